@@ -104,7 +104,8 @@ const std::vector<Setting>& settings() {
        "0", false, false, SettingKind::on_off},
       {"TALWEG_SWITCH",
        "address and port of a switch that all_reduces go through where that is quicker, or several with "
-       "commas; empty: those that TALWEG_CLUSTER names; none: not these either; the same on all ranks",
+       "commas; empty: those that TALWEG_CLUSTER names; none: not these either; the same on all ranks, but "
+       "that each rank may name the one of its rack",
        ""},
       {"TALWEG_SWITCH_KEY_FILE", "file of mode 600 that holds the switch's key; empty: it has none", ""},
       {"TALWEG_SWITCH_EXACT",

@@ -131,8 +131,9 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   std::optional<live::SwitchClient> client;
   if (!how.address.empty()) {
-    client.emplace(switch_client_options(how, options, group->rank(), ranks));
-    setup.description += describe(client->terms()) + "\n" + sparseness(how, ranks);
+    const live::SwitchClientOptions at = switch_client_options(how, options, *group);
+    client.emplace(at);
+    setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how, ranks);
   }
   printer.line(header_text(options, setup));
 

@@ -30,15 +30,20 @@ Examples:
   talweg switch --listen 127.0.0.1:4711                             # for workers of this host
   talweg switch --listen 10.0.0.9:4711 --key-file key --threads 4 --status switch.prom
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711
+  talweg switch --listen 10.0.1.9:4711 --above 10.0.0.9:4711 --key-file key   # of a rack, below that one
   talweg switch drain --listen 10.0.0.9:4711 --key-file key         # on its own host
 
 Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
 behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
 TALWEG_KEY_FILE or TALWEG_KEY; talweg perf has --switch-key-file for it. SIGTERM drains it: it ends with the last of
-its jobs. SIGHUP reads the key again.)";
+its jobs. SIGHUP reads the key again.
+
+With --above it is the switch of one rack: it sums what its own workers send, passes one stream on to the switch above,
+and gives what that one makes of all racks' streams to its workers. Each rank names its own rack's switch.)";
 
 struct SwitchFlags {
-  std::string listen, key_file, status, memory = "256M", rate = "100Gbit/s", timeout = "10s";
+  std::string listen, key_file, above, above_key_file, status, memory = "256M", rate = "100Gbit/s",
+                                                               timeout = "10s";
   int threads = 1;
   std::uint64_t jobs = 16, workers = 1024, slots = 256;
   std::vector<std::string> switchml;
@@ -48,9 +53,9 @@ struct SwitchFlags {
   bool quiet = false;
 };
 
-live::Endpoint endpoint_of(const std::string& text) {
-  const auto place = parse_host_port(text, 0);
-  if (!place) refuse("--listen: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", text);
+live::Endpoint endpoint_of(const char* flag, const std::string& text, int least_port) {
+  const auto place = parse_host_port(text, least_port);
+  if (!place) refuse("{}: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", flag, text);
   return {place->host, place->port};
 }
 
@@ -110,10 +115,20 @@ live::SwitchmlPortOptions switchml_options(const SwitchFlags& flags, const live:
   return o;
 }
 
+live::SwitchAboveOptions above_options(const SwitchFlags& flags) {
+  live::SwitchAboveOptions above{endpoint_of("--above", flags.above, 1)};
+  if (!flags.above_key_file.empty())
+    above.key = [file = flags.above_key_file] {
+      return std::optional(wire::secret_from_text(live::read_job_key("--above-key-file", file).text));
+    };
+  return above;
+}
+
 void greet(const live::SwitchService& service, const SwitchFlags& flags, bool has_key) {
   fmt::print("switch at {}, UDP ports {} to {}, {}\nmemory: {}\n", to_string(service.address()),
              service.address().port, service.address().port + flags.threads - 1,
              has_key ? "with a job key" : "without a job key: for this host alone", service.memory());
+  if (!service.above().empty()) fmt::print("jobs of several racks: summed by {}\n", service.above());
   if (const live::SwitchmlPort* const switchml = service.switchml())
     fmt::print(
         "switchml: {} workers of {} elements a packet, UDP ports {} to {}, known by their hosts alone\n",
@@ -124,7 +139,7 @@ void greet(const live::SwitchService& service, const SwitchFlags& flags, bool ha
 int serve(const SwitchFlags& flags) {
   if (flags.listen.empty()) refuse("--listen is required: an address and a port, such as 127.0.0.1:4711");
   live::SwitchServiceOptions options;
-  options.listen = endpoint_of(flags.listen);
+  options.listen = endpoint_of("--listen", flags.listen, 0);
   options.threads = flags.threads;
   options.quotas = {flags.jobs, flags.workers, flags.slots, 0};
   try {
@@ -151,6 +166,9 @@ int serve(const SwitchFlags& flags) {
         "--switchml-port, --switchml-elements and --switchml-open are for --switchml, which names the "
         "workers' hosts");
   if (!flags.switchml.empty()) options.switchml = switchml_options(flags, options);
+  if (flags.above.empty() && !flags.above_key_file.empty())
+    refuse("--above-key-file is for --above, which names the switch above");
+  if (!flags.above.empty()) options.above = above_options(flags);
   const FileDescriptor told = signals();
   live::SwitchService service(options);
   if (!flags.quiet) greet(service, flags, options.key().has_value());
@@ -163,8 +181,8 @@ int order(const SwitchFlags& flags, wire::SwitchDo what) {
   if (flags.listen.empty()) refuse("--listen is required: where the switch listens, such as 127.0.0.1:4711");
   const std::int64_t wait_ns = parse_wait("--timeout", flags.timeout).value;
   const auto key = key_of(flags.key_file);
-  const std::string answer = live::give_order(endpoint_of(flags.listen), key.value_or(wire::Secret{}), what,
-                                              live::now_ns() + wait_ns);
+  const std::string answer = live::give_order(endpoint_of("--listen", flags.listen, 0),
+                                              key.value_or(wire::Secret{}), what, live::now_ns() + wait_ns);
   text::print(answer.empty() || answer.back() == '\n' ? answer : answer + '\n');
   return 0;
 }
@@ -180,6 +198,10 @@ void add_switch(CLI::App& app, Action* action) {
     to->add_option("--key-file", flags->key_file, "a file of mode 600 with the secret that its workers hold");
   };
   add_place(sub);
+  sub->add_option("--above", flags->above,
+                  "address and port of the switch that sums what this one and others have summed");
+  sub->add_option("--above-key-file", flags->above_key_file,
+                  "a file of mode 600 with its secret, where it is another one");
   sub->add_option("--threads", flags->threads, "threads, each with a UDP port and slots of its own")
       ->check(whole_number(1, 64))
       ->capture_default_str();

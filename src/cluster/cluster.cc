@@ -24,6 +24,34 @@ bool valid(Bandwidth capacity) {
   return std::isfinite(capacity.bits_per_second) && capacity.bits_per_second > 0;
 }
 
+// Switches of racks are below one that is below none, and no other switch is beside that one.
+std::optional<Problem> find_rack_problem(const Cluster& cluster) {
+  const auto rack = std::ranges::find_if(cluster.nodes, [](const Node& node) { return !node.above.empty(); });
+  if (rack == cluster.nodes.end()) return std::nullopt;
+  const auto top = std::ranges::find(cluster.nodes, rack->above, &Node::name);
+  if (top == cluster.nodes.end() || top->switch_at.empty() || !top->above.empty() ||
+      top->kind == NodeKind::worker)
+    return Problem{
+        Section::nodes, static_cast<int>(rack - cluster.nodes.begin()),
+        fmt::format("above of node {}: expected a node that is no worker and has a switch with none "
+                    "above it, got \"{}\"",
+                    rack->name, rack->above)};
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const Node& node = cluster.nodes[i];
+    const auto problem = [&](std::string text) {
+      return Problem{Section::nodes, static_cast<int>(i), std::move(text)};
+    };
+    if (!node.above.empty() && (node.switch_at.empty() || node.kind == NodeKind::worker))
+      return problem(
+          fmt::format("above of node {}: it is for nodes that are no workers and have a switch", node.name));
+    if (!node.switch_at.empty() && &node != &*top && node.above != top->name)
+      return problem(
+          fmt::format("the switch of node {} is not below {} as that of {} is: expected all of them to be",
+                      node.name, top->name, rack->name));
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> find_node_problem(const Cluster& cluster) {
   std::set<std::string> names;
   bool inner = false;
@@ -52,7 +80,7 @@ std::optional<Problem> find_node_problem(const Cluster& cluster) {
     inner = inner || node.kind != NodeKind::worker;
   }
   if (cluster.workers() == 0) return Problem{Section::nodes, 0, "expected at least one node of kind worker"};
-  return std::nullopt;
+  return find_rack_problem(cluster);
 }
 
 std::optional<Problem> find_link_problem(const Cluster& cluster) {

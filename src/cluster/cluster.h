@@ -8,6 +8,7 @@
 //     - {name: sw, kind: switch}                         # kind: worker | switch | aggregator
 //     - {name: asic, kind: switch, multicast: true, aggregate: true}   # more than forwarding
 //     - {name: agg, kind: aggregator, switch: "10.0.0.9:4711"}         # `talweg switch` listens there
+//     - {name: rack, kind: switch, switch: "10.0.1.9:4711", above: agg}   # and sums there, for that one
 //   links:
 //     - {between: [host0, sw], capacity: 1Gbit/s, latency: 30us}     # both ways
 //     - {from: host1, to: sw, capacity: 200Mbit/s, latency: 30us}    # one way
@@ -40,6 +41,7 @@ struct Node {
   bool can_multicast = false;  // copy one packet to several links
   bool can_aggregate = false;  // sum
   std::string switch_at{};     // where a `talweg switch` listens there, "10.0.0.9:4711"; empty: there is none
+  std::string above{};  // node whose switch sums what this one's and others have summed; empty: none does
   bool operator==(const Node&) const = default;
 };
 

@@ -132,12 +132,13 @@ class ClusterParser {
   void parse_nodes(const std::vector<text::YamlReader>& items) {
     std::vector<std::pair<Node, const text::YamlReader*>> nodes;
     for (const text::YamlReader& item : items) {
-      item.allow_keys({"name", "kind", "multicast", "aggregate", "switch"});
+      item.allow_keys({"name", "kind", "multicast", "aggregate", "switch", "above"});
       Node node{.name = item.required("name").text()};
       if (const auto kind = item.optional("kind")) node.kind = parse_kind(*kind);
       if (const auto flag = item.optional("multicast")) node.can_multicast = flag->boolean();
       if (const auto flag = item.optional("aggregate")) node.can_aggregate = flag->boolean();
       if (const auto place = item.optional("switch")) node.switch_at = parse_switch(*place);
+      if (const auto above = item.optional("above")) node.above = above->text();
       nodes.emplace_back(std::move(node), &item);
     }
     std::stable_partition(nodes.begin(), nodes.end(),
@@ -227,6 +228,7 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
     if (node.can_multicast) entry["multicast"] = true;
     if (node.can_aggregate) entry["aggregate"] = true;
     if (!node.switch_at.empty()) entry["switch"] = node.switch_at;
+    if (!node.above.empty()) entry["above"] = node.above;
     tree["nodes"].push_back(std::move(entry));
   }
   tree["links"] = nlohmann::ordered_json::array();

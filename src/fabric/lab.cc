@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/host_port.h"
 #include "base/settings.h"
+#include "cluster/racks.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
 #include "fabric/relay_plan.h"
@@ -159,7 +160,13 @@ Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
     const auto place = parse_host_port(node.switch_at);
     const auto host = std::ranges::find(hosts_, node.name, &LabHost::name);
     if (place && host != hosts_.end()) host->switch_port = place->port;
+    if (host != hosts_.end()) host->above = node.above;
   }
+  const std::vector<int> racks = cluster::racks_of(plan.network);
+  for (std::size_t worker = 0; worker < racks.size(); ++worker)
+    if (const auto host = std::ranges::find(hosts_, plan.network.nodes[worker].name, &LabHost::name);
+        host != hosts_.end())
+      host->rack = plan.network.nodes[static_cast<std::size_t>(racks[worker])].name;
 }
 
 Lab Lab::build(const cluster::Cluster& cluster) {
@@ -244,6 +251,9 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   } else if (has_switches && resolve("TALWEG_SWITCH").value.empty()) {
     switch_settings = {{"TALWEG_SWITCH", "none"}};  // what the file has is not where this lab is
   }
+  const auto place_of = [&](const std::string& name) {
+    return switch_place(*std::ranges::find(hosts_, name, &LabHost::name));
+  };
   const auto on = [&](const LabHost& host, std::vector<std::string> program) {
     Process process;
     process.command = std::move(program);
@@ -258,6 +268,8 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
         {"TALWEG_SOCKET_IFNAME", "eth0"},
         {"GLOO_SOCKET_IFNAME", "eth0"}};
     process.environment.insert(process.environment.end(), switch_settings.begin(), switch_settings.end());
+    if (!switches.empty() && !host.rack.empty())
+      process.environment.emplace_back("TALWEG_SWITCH", place_of(host.rack));
     process.before_exec = [&host, &hosts_file] { enter_host(host.net, host.name, hosts_file); };
     return process;
   };
@@ -281,6 +293,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     if (host.switch_port > 0 && !switches.empty()) {
       program = helpers.switch_command;
       program.insert(program.end(), {"--listen", switch_place(host), "--key-file", switch_key->path()});
+      if (!host.above.empty()) program.insert(program.end(), {"--above", place_of(host.above)});
     } else if (host.switch_port == 0 && !host.worker && !helpers.aggregator.empty()) {
       program = helpers.aggregator;
       program.push_back(host.name);

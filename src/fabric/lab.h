@@ -31,6 +31,8 @@ struct LabHost {
   std::string address;
   NetNamespace net;
   int switch_port = 0;  // of the `talweg switch` that is to be there; 0: none is
+  std::string above{};  // the host with the switch above that one; empty: there is none
+  std::string rack{};   // of a worker: the host with its rack's switch; empty: it has none
 };
 
 // Programs that serve the ranks of a lab, each with its arguments; empty: they do without.
@@ -60,11 +62,11 @@ class Lab {
   // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_AGGREGATORS_AT,
   // TALWEG_CLUSTER and the interface in its environment; and, in the same environment but for the ranks, a
   // switch on hosts that have one in the cluster, and an aggregator on all others that are no worker's.
-  // Unless TALWEG_SWITCH is set, it names these switches, and TALWEG_SWITCH_KEY_FILE the key that all of them
-  // have; where it is set, or TALWEG_ENCRYPT is, none of them is started. TALWEG_CLUSTER is `cluster_file`
-  // without links to it; where links are left out, or it was no file that can be read again, a file of what
-  // there is that lasts as long as the ranks. A relay starts before them and ends after them; without it they
-  // end. Blocks and throws as launch() does.
+  // Unless TALWEG_SWITCH is set, it names these switches, or each rank's rack's, and TALWEG_SWITCH_KEY_FILE
+  // the key that all of them have; where it is set, or TALWEG_ENCRYPT is, none of them is started.
+  // TALWEG_CLUSTER is `cluster_file` without links to it; where links are left out, or it was no file that
+  // can be read again, a file of what there is that lasts as long as the ranks. A relay starts before them
+  // and ends after them; without it they end. Blocks and throws as launch() does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
                    const LaunchOptions& options, const LabHelpers& helpers = {}) const;
 

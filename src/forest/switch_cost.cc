@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "base/at.h"
@@ -24,7 +26,7 @@ class SwitchPricing {
  public:
   // Of few bytes not every switch has a block, nor is it a whole one.
   SwitchPricing(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
-                const SwitchedShape& shape)
+                const SwitchedShape& shape, std::span<const NodeId> racks)
       : model_(model),
         network_(model.network()),
         shape_(shape),
@@ -36,10 +38,11 @@ class SwitchPricing {
     switches = switches.first(in_use);
     datagrams_ = std::ceil(static_cast<double>(datagrams) / static_cast<double>(in_use));
     if (datagrams_ == 0) return;
-    load_links(switches);
+    find_ways(switches, racks);
+    load_links();
     find_busiest_link();
-    find_busiest_processor(switches.size());
-    find_round_trip(switches);
+    find_busiest_processor(racks.empty() ? switches.size() : 1);
+    find_round_trip();
   }
 
   Breakdown breakdown() const {
@@ -54,16 +57,43 @@ class SwitchPricing {
   }
 
  private:
-  // What a worker's datagrams pass, and its sums.
-  void load_links(std::span<const NodeId> switches) {
+  struct Way {
+    NodeId worker, at, top;  // where it sends, and where that is summed with all others'
+  };
+  struct Switch {
+    int senders = 0;
+    bool is_rack = false;
+  };
+
+  // Who sends to whom, and each switch with all that send to it.
+  void find_ways(std::span<const NodeId> switches, std::span<const NodeId> racks) {
+    for (NodeId worker = 0; worker < network_.workers(); ++worker) {
+      if (!racks.empty()) {
+        ++switches_[racks[at(worker)]].senders;
+        ways_.push_back({worker, racks[at(worker)], switches[0]});
+      }
+      for (const NodeId to : switches.first(racks.empty() ? switches.size() : 0)) {
+        ++switches_[to].senders;
+        ways_.push_back({worker, to, to});
+      }
+    }
+    if (racks.empty()) return;
+    for (auto& [rack, at_rack] : switches_) at_rack.is_rack = true;
+    switches_[switches[0]].senders = static_cast<int>(switches_.size());
+  }
+
+  // What a worker's datagrams pass, and its sums; what a rack's switch passes on, and gets back.
+  void load_links() {
     loads_.resize(network_.links.size());
     const double each = datagrams_ * wire_;
-    for (NodeId worker = 0; worker < network_.workers(); ++worker)
-      for (const NodeId to : switches) {
-        const auto add = [&](int link, double part) { loads_[at(link)] += part * each; };
-        model_.routes().for_each_share(worker, to, add);
-        model_.routes().for_each_share(to, worker, add);
-      }
+    const auto add = [&](int link, double part) { loads_[at(link)] += part * each; };
+    const auto both_ways = [&](NodeId from, NodeId to) {
+      model_.routes().for_each_share(from, to, add);
+      model_.routes().for_each_share(to, from, add);
+    };
+    for (const Way& way : ways_) both_ways(way.worker, way.at);
+    for (const auto& [node, sums] : switches_)
+      if (sums.is_rack) both_ways(node, ways_[0].top);
   }
 
   void find_busiest_link() {
@@ -84,21 +114,38 @@ class SwitchPricing {
     }
   }
 
+  // Of a switch that takes what so many send, adds it, and answers each; a rack's sends one on, and takes its
+  // answer.
+  double of_switch(const Switch& sums) const {
+    const CostParameters& p = model_.parameters();
+    const double senders = sums.senders;
+    const double ways = senders + (sums.is_rack ? 1 : 0);
+    // It receives batches as large as they can be, and answers each of them with one to every worker.
+    const double batches = datagrams_ * wire_ * ways / static_cast<double>(kMostBatchBytes);
+    return datagrams_ * wire_ * (ways * 2 * p.tcp.per_byte + senders * p.reduce_per_byte) +
+           (batches + std::min(batches, datagrams_) * ways) * p.tcp.per_batch;
+  }
+
+  // `switches`: that each worker sends to.
   void find_busiest_processor(std::size_t switches) {
     const CostParameters& p = model_.parameters();
     const double workers = network_.workers();
     const double sent = datagrams_ * wire_ * static_cast<double>(switches);  // by each worker, in all
     const double of_worker = 2 * sent * p.tcp.per_byte;
-    // It receives batches as large as they can be, and answers each of them with one to every worker.
-    const double batches = datagrams_ * wire_ * workers / static_cast<double>(kMostBatchBytes);
-    const double of_switch = datagrams_ * wire_ * workers * (2 * p.tcp.per_byte + p.reduce_per_byte) +
-                             (batches + std::min(batches, datagrams_) * workers) * p.tcp.per_batch;
-    processor_seconds_ = std::max(of_worker, of_switch);
-    processor_bytes_ = of_switch >= of_worker ? 2 * datagrams_ * wire_ * workers : 2 * sent;
-    processor_name_ = of_switch >= of_worker ? "a switch" : "a worker";
+    double of_busiest = 0, of_all = 0;
+    int ways = 0;
+    for (const auto& [node, sums] : switches_) {
+      const double seconds = of_switch(sums);
+      of_all += seconds;
+      if (seconds <= of_busiest) continue;
+      of_busiest = seconds;
+      ways = sums.senders + (sums.is_rack ? 1 : 0);
+    }
+    processor_seconds_ = std::max(of_worker, of_busiest);
+    processor_bytes_ = of_busiest >= of_worker ? 2 * datagrams_ * wire_ * ways : 2 * sent;
+    processor_name_ = of_busiest >= of_worker ? "a switch" : "a worker";
     if (network_.shared_cores == 0) return;
-    const double all =
-        (workers * of_worker + static_cast<double>(switches) * of_switch) / network_.shared_cores;
+    const double all = (workers * of_worker + of_all) / network_.shared_cores;
     if (all <= processor_seconds_) return;
     processor_seconds_ = all;
     processor_bytes_ = 4 * sent * workers;
@@ -107,26 +154,29 @@ class SwitchPricing {
 
   // Of one datagram to a switch and of its sum back, of the worker for which that takes longest. Switches on
   // the way have it whole before they pass it on.
-  void find_round_trip(std::span<const NodeId> switches) {
+  void find_round_trip() {
+    for (const Way& way : ways_) {
+      SwitchedTime trip;
+      add_trip(way.worker, way.at, trip);
+      if (way.at != way.top) add_trip(way.at, way.top, trip);
+      if (trip.seconds() > trip_.seconds()) trip_ = trip;
+    }
+  }
+
+  // There and back.
+  void add_trip(NodeId one, NodeId other, SwitchedTime& trip) const {
     const CostParameters& p = model_.parameters();
-    for (NodeId worker = 0; worker < network_.workers(); ++worker)
-      for (const NodeId to : switches) {
-        SwitchedTime trip;
-        for (const auto& [from, there] : {std::pair{worker, to}, {to, worker}}) {
-          for (const int link : model_.routes().path(from, there)) {
-            const double others = loads_[at(model_.routes().leader(link))] / (datagrams_ * wire_);
-            trip.links +=
-                std::max(1.0, others) * wire_ / network_.links[at(link)].capacity.bytes_per_second();
-          }
-          trip.latency += static_cast<double>(model_.routes().latency(from, there).value) * 1e-9;
-          trip.processors += 2 * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
-        }
-        // The switch has the others', too, to receive and to answer, and is at those before it when one
-        // comes.
-        trip.processors +=
-            network_.workers() * (p.tcp.per_batch + wire_ * (2 * p.tcp.per_byte + p.reduce_per_byte));
-        if (trip.seconds() > trip_.seconds()) trip_ = trip;
+    for (const auto& [from, there] : {std::pair{one, other}, {other, one}}) {
+      for (const int link : model_.routes().path(from, there)) {
+        const double others = loads_[at(model_.routes().leader(link))] / (datagrams_ * wire_);
+        trip.links += std::max(1.0, others) * wire_ / network_.links[at(link)].capacity.bytes_per_second();
       }
+      trip.latency += static_cast<double>(model_.routes().latency(from, there).value) * 1e-9;
+      trip.processors += 2 * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
+    }
+    // The switch has the others', too, to receive and to answer, and is at those before it when one comes.
+    trip.processors +=
+        switches_.at(other).senders * (p.tcp.per_batch + wire_ * (2 * p.tcp.per_byte + p.reduce_per_byte));
   }
 
   // With links, processors and latency that cost so many times as much.
@@ -167,8 +217,10 @@ class SwitchPricing {
   const CostModel& model_;
   const cluster::Cluster& network_;
   const SwitchedShape shape_;
-  const double wire_;          // bytes of a datagram
-  double datagrams_ = 0;       // of a vector, to one switch
+  const double wire_;     // bytes of a datagram
+  double datagrams_ = 0;  // of a vector, to one switch
+  std::vector<Way> ways_;
+  std::map<NodeId, Switch> switches_;
   std::vector<double> loads_;  // bytes, by link; of links that share a leader, of that one
   double link_seconds_ = 0, link_bytes_ = 0;
   std::string link_name_;
@@ -180,15 +232,19 @@ class SwitchPricing {
 }  // namespace
 
 Breakdown switched_breakdown(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
-                             const SwitchedShape& shape) {
+                             const SwitchedShape& shape, std::span<const NodeId> racks) {
   if (switches.empty()) refuse("a sum in the network needs a switch");
   const cluster::Cluster& network = model.network();
-  for (const NodeId to : switches)
-    for (NodeId worker = 0; worker < network.workers(); ++worker)
-      if (!model.routes().reachable(worker, to) || !model.routes().reachable(to, worker))
-        refuse("{} and {} do not reach each other", network.nodes[at(worker)].name,
-               network.nodes[at(to)].name);
-  return SwitchPricing(model, switches, bytes, shape).breakdown();
+  const auto check = [&](NodeId one, NodeId other) {
+    if (!model.routes().reachable(one, other) || !model.routes().reachable(other, one))
+      refuse("{} and {} do not reach each other", network.nodes[at(one)].name, network.nodes[at(other)].name);
+  };
+  for (NodeId worker = 0; worker < network.workers(); ++worker) {
+    for (const NodeId to : switches) check(worker, to);
+    if (!racks.empty()) check(worker, racks[at(worker)]);
+    if (!racks.empty()) check(racks[at(worker)], switches[0]);
+  }
+  return SwitchPricing(model, switches, bytes, shape, racks).breakdown();
 }
 
 }  // namespace talweg::forest

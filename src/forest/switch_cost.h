@@ -7,6 +7,9 @@
 // slots hold in the round trip of the worker that is farthest away. The prediction is that round trip, and
 // what is slowest of the rest for all datagrams but the first.
 //
+// With a switch for each rack and one above them, each of the racks' passes one vector up and gets one back,
+// and the round trip is that of both levels.
+//
 // It knows nothing of losses, of sockets that overflow and of votes that a group takes around a sum.
 #pragma once
 
@@ -25,8 +28,9 @@ struct SwitchedShape {
 };
 
 // `bytes` of each worker's vector, dense. `switches` are nodes that all workers reach, at least one. Throws
-// Error{invalid_argument} for no switch, or one that some worker does not reach.
+// Error{invalid_argument} for no switch, or one that some worker does not reach. `racks`: by worker, the node
+// of its rack's switch, below the only one of `switches`; empty: there are none.
 Breakdown switched_breakdown(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
-                             const SwitchedShape& shape);
+                             const SwitchedShape& shape, std::span<const NodeId> racks = {});
 
 }  // namespace talweg::forest

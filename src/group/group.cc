@@ -21,6 +21,12 @@ namespace talweg {
 
 namespace {
 
+// Ranks that each name one switch may name those of their racks (GroupImpl::use_switch).
+std::string switches_alike(const std::string& named) {
+  const bool one = !named.empty() && named != "none" && named.find(',') == std::string::npos;
+  return one ? "one switch" : named;
+}
+
 std::uint64_t digest(const std::string& text) {
   const std::vector<std::int64_t> bytes(text.begin(), text.end());
   return wire::layout_digest(bytes.data(), bytes.size());
@@ -37,7 +43,7 @@ struct Wishes {
   bool replan = switch_of("TALWEG_REPLAN");
   bool pacing = switch_of("TALWEG_PACING");
 
-  Wishes(const GroupOptions& options, int size)
+  Wishes(const GroupOptions& options, int rank, int size)
       : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
         algorithm(resolve("TALWEG_ALGO", options.algorithm)),
         named(group::take_apart(algorithm.value)) {
@@ -52,7 +58,7 @@ struct Wishes {
       network.reset();
       cluster_file = {};
     }
-    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr);
+    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr, rank);
   }
 };
 
@@ -65,19 +71,20 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   // Before anybody is waited for: what is wrong here is wrong at once. A group within another one takes what
   // that one was told.
   std::optional<Wishes> wishes;
-  if (!options.within) wishes.emplace(options, place.size);
+  if (!options.within) wishes.emplace(options, place.rank, place.size);
   group::Joining joining = group::prepare_joining(options, place, timeout);
   auto& [meeting, store, address_from, connect, engine, aggregator_store] = joining;
   if (options.within)
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
-  if (!wishes) wishes.emplace(options, place.size);
+  if (!wishes) wishes.emplace(options, place.rank, place.size);
   auto& [seeing, cluster_file, algorithm, named, sums, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
-  connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
-                   {"TALWEG_SWITCH", digest(resolve("TALWEG_SWITCH", options.switch_address).value)},
-                   {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
+  connect.alike = {
+      {"TALWEG_ALGO", digest(algorithm.value)},
+      {"TALWEG_SWITCH", digest(switches_alike(resolve("TALWEG_SWITCH", options.switch_address).value))},
+      {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
   for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
   // An aggregator serves the job's first group; those that are made from it do without.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "forest/planner.h"
 #include "group/group_impl.h"
@@ -27,7 +29,14 @@ double seconds_on_links(const forest::CostModel& model, int ranks, double bytes)
 
 void GroupImpl::use_switch(const SwitchWish& wish) {
   if (!wish.wanted || size() < 2) return;
-  const SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number())};
+  SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number()), {}};
+  if (wish.of_rack) {
+    const std::uint64_t own = live::switch_number(
+        wish.at[0].address, std::to_string(identity_.machines[static_cast<std::size_t>(rank())]));
+    place.switches.resize(static_cast<std::size_t>(size()));
+    const std::vector<std::size_t> ones(place.switches.size(), 1);
+    all_gather(&own, place.switches.data(), ones, DataType::u64);
+  }
   auto streams = std::make_shared<SwitchStreams>(wish, place, log_, [this] {
     const auto held = world_->lock();
     session_.look_again(live::now_ns());

@@ -164,6 +164,8 @@ void SwitchStream::serve() {
       options.job = place_.job;
       options.worker = static_cast<std::uint16_t>(place_.rank);
       options.workers = static_cast<std::uint16_t>(place_.size);
+      if (!place_.switches.empty())
+        live::sit_down(options, static_cast<std::size_t>(place_.rank), place_.switches);
       options.key = wish_.key;
       options.key_from = "TALWEG_SWITCH_KEY_FILE";
       options.join_deadline_ns = live::now_ns() + kJoinNs;
@@ -213,7 +215,7 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
   {
     const std::lock_guard guard(mutex_);
     if (stopped_) return;
-    queue_.open(client.terms().job);
+    queue_.open(client.terms().life);
     cost_ = cost;
     said_ = false;
     ++lives_;

@@ -22,6 +22,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
@@ -37,6 +38,7 @@ class SwitchStream {
     int rank = 0;
     int size = 1;
     std::string job;
+    std::vector<std::uint64_t> switches = {};  // by rank, as of live::sit_down(); empty: all are at this one
   };
   // Seconds of a sum of so many bytes, as measured when this life began.
   struct Cost {

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/host_port.h"
 #include "base/settings.h"
+#include "cluster/racks.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
 #include "wire/key.h"
@@ -26,7 +27,7 @@ struct NamedSwitch {
   std::string from;  // "environment", "node agg of net.yaml"
 };
 
-std::vector<NamedSwitch> find_named(const GroupOptions& options, const cluster::Cluster* network) {
+std::vector<NamedSwitch> find_named(const GroupOptions& options, const cluster::Cluster* network, int rank) {
   std::vector<NamedSwitch> found;
   const ResolvedSetting set = resolve(kSetting, options.switch_address);
   if (set.value == kNoSwitch) return found;
@@ -37,8 +38,11 @@ std::vector<NamedSwitch> find_named(const GroupOptions& options, const cluster::
   }
   if (!found.empty() || network == nullptr) return found;
   const std::string file = resolve("TALWEG_CLUSTER", options.cluster_file).value;
+  const std::vector<int> racks = cluster::racks_of(*network);
+  const auto own = static_cast<std::size_t>(rank);
   for (const cluster::Node& node : network->nodes)
-    if (!node.switch_at.empty())
+    if (!node.switch_at.empty() &&
+        (racks.empty() || &node == &network->nodes[static_cast<std::size_t>(racks.at(own))]))
       found.push_back({node.switch_at, fmt::format("{}: node {}: switch", file, node.name),
                        fmt::format("node {} of {}", node.name, file)});
   return found;
@@ -71,8 +75,8 @@ NamedAlgorithms take_apart(const std::string& algorithm) {
 }
 
 SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
-                            const cluster::Cluster* network) {
-  const std::vector<NamedSwitch> found = find_named(options, network);
+                            const cluster::Cluster* network, int rank) {
+  const std::vector<NamedSwitch> found = find_named(options, network, rank);
   if (found.empty()) {
     if (named.by_switch && resolve(kSetting, options.switch_address).value != kNoSwitch)
       refuse("TALWEG_ALGO: switch needs {}, the switch's address and port", kSetting);
@@ -105,6 +109,8 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
              each.by, or_none);
     wish.at.push_back({address, fmt::format("{} ({})", each.address, each.from)});
   }
+  wish.of_rack = found.size() == 1 &&
+                 (found[0].by == kSetting || (network != nullptr && !cluster::racks_of(*network).empty()));
   return wish;
 }
 

@@ -30,12 +30,13 @@ struct SwitchWish {
   bool exact = false;               // floats come to the same bits in whatever order they come
   bool sparse = false;              // blocks that are zero do not travel
   std::vector<At> at;               // each sums a part of every vector
+  bool of_rack = false;             // other ranks may be at others, below the same one
   std::optional<wire::Secret> key;  // of all
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
-// TALWEG_CLUSTER describes. Throws Error{invalid_argument} for what can never work, Error{system} for a host
-// without address.
+// TALWEG_CLUSTER describes; where these are of racks, that of this rank's. Throws Error{invalid_argument} for
+// what can never work, Error{system} for a host without address.
 SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
-                            const cluster::Cluster* network);
+                            const cluster::Cluster* network, int rank = 0);
 
 }  // namespace talweg::group

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "text/prometheus.h"
 
 namespace talweg::observe {
@@ -21,6 +24,14 @@ void write_jobs(PrometheusPage& page, const live::SwitchStatus& status) {
   page.family("talweg_switch_draining", "gauge", "1: it takes no new jobs.");
   page.sample("talweg_switch_draining", "", status.draining ? 1 : 0);
 
+  if (!status.above.empty()) {
+    page.family("talweg_switch_above", "gauge",
+                "Jobs that the switch above has opened with a part of this one.");
+    page.sample("talweg_switch_above", prometheus_label("address", status.above),
+                static_cast<std::uint64_t>(std::ranges::count_if(
+                    status.jobs, [](const live::SwitchStatus::Job& job) { return job.above; })));
+  }
+
   const auto each = [&](const char* name, const char* type, const char* help, auto&& value) {
     page.family(name, type, help);
     for (const live::SwitchStatus::Job& job : status.jobs)
@@ -33,6 +44,8 @@ void write_jobs(PrometheusPage& page, const live::SwitchStatus& status) {
        [](const Job& job) { return job.here; });
   each("talweg_switch_job_slots", "gauge", "Slots that the job was lent; 0: it waits for its workers.",
        [](const Job& job) { return job.slots; });
+  each("talweg_switch_job_racks", "gauge", "Switches below one that have a part of the job's workers.",
+       [](const Job& job) { return job.racks; });
   for (const protocol::SwitchCounterField& field : protocol::kSwitchCounters) {
     const std::string name = fmt::format("talweg_switch_{}_total", field.name);
     each(name.c_str(), "counter", field.help, [&](const Job& job) { return job.counters.*field.value; });
@@ -58,6 +71,12 @@ void write_threads(PrometheusPage& page, const live::SwitchStatus& status) {
        [](const Thread& t) { return t.sent.bytes; });
   each("talweg_switch_unsent_datagrams_total", "counter", "Datagrams that the kernel would not send.",
        [](const Thread& t) { return t.sent.too_large + t.sent.dropped; });
+  if (!status.above.empty()) {
+    each("talweg_switch_above_received_datagrams_total", "counter", "Datagrams that have come from above.",
+         [](const Thread& t) { return t.received_above.datagrams; });
+    each("talweg_switch_above_sent_datagrams_total", "counter", "Datagrams that were sent there.",
+         [](const Thread& t) { return t.sent_above.datagrams; });
+  }
   page.family("talweg_switch_refused_datagrams_total", "counter", "Datagrams that were not acted upon.");
   for (std::size_t t = 0; t < status.threads.size(); ++t)
     for (int why = 1; why < static_cast<int>(wire::DatagramRefusal::count_); ++why) {

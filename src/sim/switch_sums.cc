@@ -1,6 +1,7 @@
 #include "sim/switch_sums.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/at.h"
 #include "base/fail.h"
@@ -28,9 +29,13 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
   terms.job = 1;
   terms.epoch = 1;
   terms.workers = static_cast<std::uint16_t>(workers);
+  std::map<int, int> at_racks;
+  for (const int rack : options.racks) ++at_racks[rack];
+  std::size_t most = options.racks.empty() ? at(workers) : at_racks.size();  // that send to one switch
+  for (const auto& [rack, senders] : at_racks) most = std::max(most, at(senders));
   terms.slots = static_cast<std::uint16_t>(
-      protocol::slots_that_fit(options.window_bytes, options.window_bytes, at(workers),
-                               options.switches.size(), job.datagram_bytes, options.slots));
+      protocol::slots_that_fit(options.window_bytes, options.window_bytes, most, options.switches.size(),
+                               job.datagram_bytes, options.slots));
   terms.columns = shape->columns;
   terms.block = shape->block;
   terms.bytes_per_second = kNoQuota;
@@ -40,12 +45,21 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
 
 class SwitchSums::SwitchHost : public DatagramHosts::Host {
  public:
-  SwitchHost(SwitchSums& sums, int node, std::size_t number, std::size_t overtaken)
-      : Host(sums.hosts_, node, number, overtaken), sums_(sums), box_(limits(sums.job_.terms)) {
+  // `above`: of the rack that has this number; null: it has none.
+  SwitchHost(SwitchSums& sums, int node, std::size_t number, std::size_t overtaken, std::size_t senders,
+             SwitchHost* above)
+      : Host(sums.hosts_, node, number, overtaken),
+        sums_(sums),
+        box_(limits(sums.job_.terms)),
+        above_(above) {
     protocol::JobTerms terms = sums.job_.terms;
+    terms.workers = static_cast<std::uint16_t>(senders);
     terms.self = static_cast<std::uint16_t>(terms.workers + number);
+    if (above != nullptr) terms.above.emplace().worker = static_cast<std::uint16_t>(number);
     if (const auto refused = box_.open(terms)) refuse("a simulated switch: {}", refused->text);
   }
+  // Whoever sends to it, by their numbers.
+  void answers(Host* sender) { senders_.push_back(sender); }
   protocol::SwitchCounters counters() const { return *box_.counters(sums_.job_.terms.job); }
 
  private:
@@ -56,32 +70,43 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
     return limits;
   }
   void take(const Host& from, const Message& message, const Arrival&) override {
+    const std::uint64_t sender = message.header.sender;
     for (const protocol::SwitchAction& action :
-         box_.on(message.header, message.payload, {from.number(), 1}, hosts().now_ns())) {
+         &from == above_ ? box_.on_above(message.header, message.payload, hosts().now_ns())
+                         : box_.on(message.header, message.payload, {sender, 1}, hosts().now_ns())) {
       const MessagePointer answer = make(action.header, action.payload);
+      if (action.to == protocol::SwitchAction::To::above) post(*above_, answer);
       for (const protocol::Peer& peer : action.peers)
-        post(*sums_.receivers_[static_cast<std::size_t>(peer.host)], answer);
+        post(*senders_[static_cast<std::size_t>(peer.host)], answer);
     }
   }
   bool reduces() const override { return true; }
 
   SwitchSums& sums_;
   protocol::AggregationSwitch box_;
+  SwitchHost* const above_;
+  std::vector<Host*> senders_;
 };
 
 class SwitchSums::WorkerHost : public DatagramHosts::Host {
  public:
-  WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t overtaken)
+  // `worker`: of the switches that it sends to, which are so many, from the first of these on.
+  WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t overtaken, std::size_t worker,
+             std::size_t first, std::size_t lanes)
       : Host(sums.hosts_, node, rank, overtaken), sums_(sums) {
     protocol::WorkerTerms terms;
     terms.job = sums.job_.terms.job;
     terms.epoch = sums.job_.terms.epoch;
-    terms.worker = static_cast<std::uint16_t>(rank);
+    terms.worker = static_cast<std::uint16_t>(worker);
     terms.workers = sums.job_.terms.workers;
     terms.slots = sums.job_.terms.slots;
     terms.columns = sums.job_.terms.columns;
     terms.block = sums.job_.terms.block;
-    for (const auto& to : sums.switches_) lanes_.push_back(std::make_unique<Lane>(*this, *to, terms));
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      SwitchHost& to = *sums.switches_[first + lane];
+      lanes_.push_back(std::make_unique<Lane>(*this, to, terms));
+      to.answers(this);
+    }
   }
 
   void start(const SumOperands& operands) {
@@ -122,7 +147,8 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
   };
 
   void take(const Host& from, const Message& message, const Arrival&) override {
-    lanes_[from.number()]->worker.on(message.header, message.payload, hosts().now_ns());
+    lanes_[lanes_.size() == 1 ? 0 : from.number()]->worker.on(message.header, message.payload,
+                                                              hosts().now_ns());
     look();
   }
   std::int64_t next_time_ns() const override {
@@ -165,13 +191,28 @@ SwitchSums::SwitchSums(Simulation& simulation, const SwitchSumsOptions& options)
   for (const int node : options.switches)
     if (node < cluster.workers() || at(node) >= cluster.nodes.size())
       refuse("node {} cannot be a switch that sums: workers are {}", node, workers);
+  if (!options.racks.empty() && (options.switches.size() != 1 || options.racks.size() != workers))
+    refuse("{} workers at switches of racks below {}: expected {} below one", options.racks.size(),
+           options.switches.size(), workers);
   // What so many later ones have overtaken has been sent again since.
   const std::size_t overtaken = 4 * std::size_t{job_.terms.slots} + 64;
+  const std::vector<std::vector<int>> racks = this->racks();
   for (const int node : options.switches)
-    switches_.push_back(std::make_unique<SwitchHost>(*this, node, switches_.size(), overtaken));
-  for (std::size_t rank = 0; rank < workers; ++rank)
-    workers_.push_back(std::make_unique<WorkerHost>(*this, static_cast<int>(rank), rank, overtaken));
-  for (const auto& worker : workers_) receivers_.push_back(worker.get());
+    switches_.push_back(std::make_unique<SwitchHost>(*this, node, switches_.size(), overtaken,
+                                                     racks.empty() ? workers : racks.size(), nullptr));
+  for (std::size_t r = 0; r < racks.size(); ++r) {
+    switches_.push_back(std::make_unique<SwitchHost>(*this, options.racks[at(racks[r][0])], r, overtaken,
+                                                     racks[r].size(), switches_[0].get()));
+    switches_[0]->answers(switches_.back().get());
+  }
+  workers_.resize(workers);
+  const auto add = [&](int rank, std::size_t worker, std::size_t first, std::size_t lanes) {
+    workers_[at(rank)] = std::make_unique<WorkerHost>(*this, rank, at(rank), overtaken, worker, first, lanes);
+  };
+  for (std::size_t r = 0; r < racks.size(); ++r)
+    for (std::size_t w = 0; w < racks[r].size(); ++w) add(racks[r][w], w, 1 + r, 1);
+  for (std::size_t rank = 0; racks.empty() && rank < workers; ++rank)
+    add(static_cast<int>(rank), rank, 0, switches_.size());
 }
 
 SwitchSums::~SwitchSums() = default;
@@ -191,8 +232,19 @@ CallTimes SwitchSums::run(std::span<const SumOperands> operands, std::size_t cou
 std::vector<int> SwitchSums::nodes() const {
   std::vector<int> nodes;
   for (const auto& host : workers_) nodes.push_back(host->node());
-  nodes.insert(nodes.end(), options_.switches.begin(), options_.switches.end());
+  for (const auto& host : switches_) nodes.push_back(host->node());
   return nodes;
+}
+
+std::vector<std::vector<int>> SwitchSums::racks() const {
+  std::vector<std::vector<int>> racks;
+  std::map<int, std::size_t> number;  // by node
+  for (std::size_t rank = 0; rank < options_.racks.size(); ++rank) {
+    const auto [found, is_new] = number.emplace(options_.racks[rank], racks.size());
+    if (is_new) racks.emplace_back();
+    racks[found->second].push_back(static_cast<int>(rank));
+  }
+  return racks;
 }
 
 void SwitchSums::fail(const protocol::SumFailure& failure) const {

@@ -5,6 +5,8 @@
 //   SwitchSums sums(simulation, {.switches = {node}});
 //   const CallTimes times = sums.run(operands, count, {.warm_up = 1, .timed = 3}, horizon);
 //
+// With racks, each worker sends to its rack's switch, and these to the one above.
+//
 // Every worker of the cluster takes part. Several switches share a vector as the threads of one do: block b
 // is the b mod n'th one's. Results go to each worker by itself, as `talweg switch` sends them. A datagram
 // fills a packet of the transport's size, and has a tag; slots are lent as `talweg switch` lends them. A sum
@@ -29,6 +31,8 @@ namespace talweg::sim {
 
 struct SwitchSumsOptions {
   std::vector<int> switches;  // nodes, none of them a worker
+  std::vector<int>
+      racks;  // by worker: the node of its rack's switch, below the only one of `switches`; empty: none
   HostCosts costs;
   wire::AggregationFormat format = wire::AggregationFormat::f32;
   bool sparse = false;                              // blocks that are zero do not travel
@@ -66,7 +70,8 @@ class SwitchSums {
   const std::vector<Call>& ended() const { return ended_; }  // as they ended
   const SwitchJob& job() const { return job_; }
   protocol::WorkerCounters worker_counters(int rank) const;  // of all switches together
-  // Of the options' switch of this number.
+  // Of the options' switch of this number; behind these are those of racks, in the order of their first
+  // workers.
   protocol::SwitchCounters switch_counters(std::size_t number) const;
 
  private:
@@ -75,7 +80,8 @@ class SwitchSums {
 
   void on_done(int rank, Picoseconds started);
   [[noreturn]] void fail(const protocol::SumFailure& failure) const;
-  std::vector<int> nodes() const;  // of workers and switches
+  std::vector<int> nodes() const;               // of workers and switches
+  std::vector<std::vector<int>> racks() const;  // their workers, in the order of their first ones
 
   Simulation& simulation_;
   const SwitchSumsOptions options_;
@@ -83,7 +89,6 @@ class SwitchSums {
   DatagramHosts hosts_;
   std::vector<std::unique_ptr<WorkerHost>> workers_;   // by rank
   std::vector<std::unique_ptr<SwitchHost>> switches_;  // by number
-  std::vector<DatagramHosts::Host*> receivers_;        // the workers
   std::vector<Call> ended_;
   std::size_t count_ = 0;  // of the calls that are running
   HostCalls calls_;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/fail.h"
+#include "cluster/racks.h"
 #include "forest/planner.h"
 #include "forest/switch_cost.h"
 #include "study/by_bounded_loss.h"
@@ -32,7 +33,8 @@ std::vector<int> summing_nodes(const cluster::Cluster& network) {
   const std::vector<int> able = cluster::nodes_that_sum(network);
   std::vector<int> named;
   std::ranges::copy_if(able, std::back_inserter(named), [&](int node) {
-    return !network.nodes[static_cast<std::size_t>(node)].switch_at.empty();
+    const cluster::Node& at = network.nodes[static_cast<std::size_t>(node)];
+    return !at.switch_at.empty() && at.above.empty();
   });
   return named.empty() ? able : named;
 }
@@ -56,6 +58,7 @@ std::string why_no_switch(const SimulateOptions& o) {
 sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType type) {
   sim::SwitchSumsOptions how;
   how.switches = summing_nodes(o.cluster);
+  how.racks = cluster::racks_of(o.cluster);
   how.costs = o.ranks.costs;
   how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   return how;
@@ -65,6 +68,7 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
                           const sim::SwitchJob& job) {
   const cluster::Cluster& network = model.network();
   const auto switches = summing_nodes(network);
+  const auto racks = cluster::racks_of(network);
   const auto element = static_cast<std::int64_t>(size_of(type));
   const std::int64_t elements = std::int64_t{job.terms.columns} * job.terms.block;
   // Of types of two bytes a block fills less of its datagram.
@@ -72,9 +76,14 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
                                     static_cast<std::int64_t>(job.datagram_bytes) - elements * (4 - element),
                                     job.terms.slots};
   Prediction prediction;
-  prediction.breakdown = forest::switched_breakdown(model, switches, bytes, shape);
+  prediction.breakdown = forest::switched_breakdown(model, switches, bytes, shape, racks);
   prediction.seconds = prediction.breakdown.seconds();
   for (const int node : switches)
+    prediction.through.push_back(network.nodes[static_cast<std::size_t>(node)].name);
+  std::vector<int> of_racks = racks;
+  std::ranges::sort(of_racks);
+  of_racks.erase(std::ranges::unique(of_racks).begin(), of_racks.end());
+  for (const int node : of_racks)
     prediction.through.push_back(network.nodes[static_cast<std::size_t>(node)].name);
   return prediction;
 }

@@ -24,7 +24,8 @@ void check_algorithm(const std::string& name);
 // whether the type is one that it sums.
 bool serves(const std::string& algorithm, const forest::Request& request);
 
-// The nodes that sum: those that say where their switch listens; or else all that can.
+// The nodes that sum: those that say where their switch listens; or else all that can. Where switches of
+// racks are below one, that one alone: cluster::racks_of() has the others.
 std::vector<int> summing_nodes(const cluster::Cluster& network);
 
 // Why calls cannot be summed by switches where all else is as `options` say; empty: they can.
@@ -32,7 +33,7 @@ std::string why_no_switch(const SimulateOptions& options);
 
 // For a network of which why_no_switch() says nothing.
 sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& options, DataType type);
-// Of vectors of so many bytes, by all aggregators of the model's network.
+// Of vectors of so many bytes, by all nodes of the model's network that sum.
 Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
                           const sim::SwitchJob& job);
 

@@ -125,15 +125,19 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
 }
 
 live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, const PerfOptions& perf,
-                                                int rank, int ranks) {
+                                                Group& group) {
   const auto place = parse_host_port(how.address);
   if (!place)
     refuse("--switch: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", how.address);
   live::SwitchClientOptions options;
   options.address = {place->host, place->port};
   options.job = how.job;
-  options.worker = static_cast<std::uint16_t>(rank);
-  options.workers = static_cast<std::uint16_t>(ranks);
+  const std::string seat = group.host_of(group.rank());  // its host's name, and " pid " and so on
+  const std::uint64_t own = live::switch_number(options.address, seat.substr(0, seat.find(' ')));
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
+  const std::vector<std::size_t> ones(all.size(), 1);
+  group.all_gather(&own, all.data(), ones, DataType::u64);
+  live::sit_down(options, static_cast<std::size_t>(group.rank()), all);
   options.join_deadline_ns =
       live::now_ns() + (perf.timeout.count() > 0 ? perf.timeout.count() * live::kMillisecondNs : kJoinNs);
   options.key_from = "--switch-key-file";
@@ -142,8 +146,9 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, co
   return options;
 }
 
-std::string describe(const wire::SwitchOpened& terms) {
-  return fmt::format("switch: {} thread{} x {} slots x {} columns of {} elements, datagrams with a {}",
+std::string describe(const wire::SwitchOpened& terms, int racks) {
+  return fmt::format("switch: {}{} thread{} x {} slots x {} columns of {} elements, datagrams with a {}",
+                     racks == 1 ? "" : fmt::format("one for each of {} racks, and one above: ", racks),
                      terms.threads, terms.threads == 1 ? "" : "s", terms.slots, terms.columns, terms.block,
                      terms.protection == wire::DatagramProtection::checksum ? "checksum" : "tag");
 }

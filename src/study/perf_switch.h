@@ -37,11 +37,12 @@ double union_density(const SwitchPerfOptions& options, int ranks, std::uint64_t 
 // Throws Error{invalid_argument} that names the flag for what a switch does not do: it sums float, half,
 // bfloat16 and int32 in all-reduce; one call at a time.
 void check_switch_perf(const SwitchPerfOptions& options, const PerfOptions& perf, int ranks);
-// To join the switch as this rank of its job. Throws Error{invalid_argument} that names the flag.
+// To join the switch as this rank of its job: all ranks call it together, and those that name the same switch
+// are its workers. Throws Error{invalid_argument} that names the flag.
 live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& options, const PerfOptions& perf,
-                                                int rank, int ranks);
-// "switch: 2 threads x 31 slots x 15 columns of 256 elements, checksum".
-std::string describe(const wire::SwitchOpened& terms);
+                                                Group& group);
+// "switch: 2 threads x 31 slots x 15 columns of 256 elements, checksum"; with how many racks there are.
+std::string describe(const wire::SwitchOpened& terms, int racks);
 // A line that says how many blocks hold something; empty for dense vectors.
 std::string sparseness(const SwitchPerfOptions& options, int ranks);
 

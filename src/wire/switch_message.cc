@@ -36,6 +36,11 @@ struct Decoder {
     m.ordered = flag();
     m.payload = u16();
     m.window = u32();
+    m.rack = u16();
+    m.racks = u16();
+    m.all = u16();
+    m.threads = u16();
+    m.slots = u16();
     if (!is_job_name(m.job)) throw Error(ErrorCode::corrupted, "a name that no job has");
   }
   void read(SwitchLeave& m) { m.sums = u32(); }
@@ -52,6 +57,7 @@ struct Decoder {
     m.missing = u16();
     m.workers.resize(in.number(kMaxNamedWorkers));
     for (std::uint16_t& worker : m.workers) worker = u16();
+    m.racks = flag();
   }
   void read(SwitchOpened& m) {
     m.job = u32();
@@ -65,10 +71,12 @@ struct Decoder {
         static_cast<DatagramProtection>(upto(static_cast<std::uint64_t>(DatagramProtection::encrypted)));
     m.cipher = static_cast<CipherKind>(upto(static_cast<std::uint64_t>(CipherKind::aes256_gcm)));
     for (std::byte& b : m.secret) b = static_cast<std::byte>(upto(0xff));
+    m.life = u32();
   }
   void read(SwitchLeft& m) {
     m.worker = u16();
     m.sums = u32();
+    m.rack = flag();
   }
   void read(SwitchRefused& m) {
     m.code = static_cast<ErrorCode>(upto(static_cast<std::uint64_t>(ErrorCode::corrupted)));
@@ -106,7 +114,9 @@ std::string encode(const SwitchMessage& message) {
                           out.text(m.job);
                           for (const std::uint64_t n :
                                {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block},
-                                std::uint64_t{m.ordered}, std::uint64_t{m.payload}, std::uint64_t{m.window}})
+                                std::uint64_t{m.ordered}, std::uint64_t{m.payload}, std::uint64_t{m.window},
+                                std::uint64_t{m.rack}, std::uint64_t{m.racks}, std::uint64_t{m.all},
+                                std::uint64_t{m.threads}, std::uint64_t{m.slots}})
                             out.number(n);
                         },
                         [&](const SwitchLeave& m) { out.number(m.sums); },
@@ -122,6 +132,7 @@ std::string encode(const SwitchMessage& message) {
                           out.number(m.missing);
                           out.number(named);
                           for (std::size_t i = 0; i < named; ++i) out.number(m.workers[i]);
+                          out.number(m.racks ? 1 : 0);
                         },
                         [&](const SwitchOpened& m) {
                           for (const std::uint64_t n :
@@ -131,10 +142,12 @@ std::string encode(const SwitchMessage& message) {
                                 static_cast<std::uint64_t>(m.cipher)})
                             out.number(n);
                           for (const std::byte b : m.secret) out.number(std::to_integer<std::uint64_t>(b));
+                          out.number(m.life);
                         },
                         [&](const SwitchLeft& m) {
                           out.number(m.worker);
                           out.number(m.sums);
+                          out.number(m.rack ? 1 : 0);
                         },
                         [&](const SwitchRefused& m) {
                           out.number(static_cast<std::uint64_t>(m.code));

@@ -9,6 +9,10 @@
 //                                          <- SwitchRefused, at any time: it is over, and why
 //   operator: SwitchOrder ->               <- SwitchText
 //
+// Workers of one job may be at several switches, one for each rack, below one: then each of these, once its
+// own workers are there, joins the one above it as the worker `rack` of the job, and passes on what it is
+// told.
+//
 // The connection is the lifeline of its worker: when it ends without SwitchLeave, the job ends.
 #pragma once
 
@@ -42,6 +46,15 @@ struct SwitchJoin {
   bool ordered = false;       // floats are summed in the order of workers
   std::uint16_t payload = 0;  // of the largest datagram that the worker's path takes
   std::uint32_t window = 0;   // bytes of datagrams that may wait at the worker
+  // Which of the job's switches this is, and how many there are below one; 1: this one is the only one.
+  std::uint16_t rack = 0;
+  std::uint16_t racks = 1;
+  std::uint16_t all = 0;  // workers at all of them, whose number decides a scale; 0: `workers`
+  // Of a switch that joins the one above it: as many as it serves itself. 0: of a worker.
+  std::uint16_t threads = 0;
+  std::uint16_t slots = 0;  // of each thread
+  bool is_rack() const { return threads != 0; }
+  std::uint16_t in_all() const { return all == 0 ? workers : all; }
   bool operator==(const SwitchJoin&) const = default;
 };
 struct SwitchLeave {
@@ -71,6 +84,7 @@ struct SwitchOrder {
 struct SwitchWaiting {
   std::uint16_t missing = 0;
   std::vector<std::uint16_t> workers;  // the first of them
+  bool racks = false;                  // they are switches, which the one above waits for
   bool operator==(const SwitchWaiting&) const = default;
 };
 struct SwitchOpened {
@@ -83,12 +97,14 @@ struct SwitchOpened {
   std::uint16_t block = 1;
   DatagramProtection protection = DatagramProtection::checksum;
   CipherKind cipher = CipherKind::chacha20_poly1305;
-  Secret secret{};  // of this life of the job, from which all keys of its datagrams are derived
+  Secret secret{};         // of this life of the job, from which all keys of its datagrams are derived
+  std::uint32_t life = 0;  // the same number for all of the job's workers, at whichever switch they are
   bool operator==(const SwitchOpened&) const = default;
 };
 struct SwitchLeft {
   std::uint16_t worker = 0;
   std::uint32_t sums = 0;
+  bool rack = false;  // it is a switch, at the one above
   bool operator==(const SwitchLeft&) const = default;
 };
 struct SwitchRefused {

@@ -125,6 +125,29 @@ TEST(LabRun, ASwitchOfTheFileSumsForTheRanks) {
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("aggregator")));
 }
 
+// Each rank is told of its own rack's switch, and all of them say so to each other.
+TEST(LabRun, SwitchesOfRacksSumBelowTheOneAboveThem) {
+  const Outcome outcome = shell(
+      "d=$(mktemp -d); trap 'rm -r $d' EXIT; export TMPDIR=$d TALWEG_ALGO=switch\n"
+      "\"$TALWEG\" lab run --no-tag-output --timeout 100s " TALWEG_SOURCE_DIR
+      "/examples/clusters/racks2x2.yaml -- sh -c '"
+      "echo rank $RANK at $TALWEG_SWITCH; "
+      "for i in $(seq 50); do \"$TALWEG\" perf all_reduce -b 64K -e 256K -f 2 -n 100 >$0.$RANK || exit 1; "
+      "[ $RANK != 0 ] || mv $0.0 $0.said.$i; until [ -e $0.said.$i ]; do sleep 0.02; done; "
+      "grep -q \"^# Algorithm .*switch\" $0.said.$i && exit 0; done; exit 1' $d/rank; "
+      "r=$?; cat $d/rank.said.*; exit $r");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto at = [&](const char* rank) {
+    const std::size_t begin = outcome.out.find(std::string("rank ") + rank + " at ") + 10;
+    return outcome.out.substr(begin, outcome.out.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(at("0"), at("1"));
+  EXPECT_EQ(at("2"), at("3"));
+  EXPECT_NE(at("0"), at("2"));
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+}
+
 TEST(LabRun, SimulatesANetworkThatBridgesCannotBeAndLosesInBursts) {
   const Outcome outcome = beside_networks(
       "\"$TALWEG\" lab run --no-tag-output --timeout 200s two.yaml --simulate --loss 0.005 --burst-loss "

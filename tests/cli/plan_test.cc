@@ -30,7 +30,8 @@ const std::string kClusterFolder = std::string(TALWEG_SOURCE_DIR) + "/examples/c
 const std::vector<std::string> kExamples = {
     "even4.yaml",         "uneven4.yaml",           "pairwise4.yaml",
     "four_gpus.nccl.xml", "two_servers.adapcc.xml", "torus_switch.astra_sim.yml",
-    "rack8.topo",         "dgx1_1MB.taccl.json",    "aggregator4.yaml"};
+    "rack8.topo",         "dgx1_1MB.taccl.json",    "aggregator4.yaml",
+    "racks2x2.yaml"};
 
 class Plan : public testing::Test {
  protected:
@@ -318,7 +319,7 @@ TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
     // One line for each planner, and one for each size.
     EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr").size(), data["curves"]["planners"].size() + 1);
     EXPECT_EQ(page.select_nodes("//*[@id='predicted']/tr").size(), 3u);
-    const bool sums = name == "aggregator4.yaml";
+    const bool sums = name == "aggregator4.yaml" || name == "racks2x2.yaml";
     EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[th='switch' and td[4]!='']").size(), sums ? 1u : 0u);
     EXPECT_EQ(page.select_nodes("//*[@id='predicted']/tr/th[.='switch']").size(), sums ? 1u : 0u);
     for (const auto& row : page.select_nodes("//*[@id='predicted']/tr"))

@@ -55,6 +55,24 @@ TEST(SimulateSwitch, IsAsQuickAsItsLinksLetItAndSaysSoInTableJsonPageAndTrace) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(SimulateSwitch, SumsInTwoStepsWhereSwitchesOfRacksAreBelowOne) {
+  const std::string racks = TALWEG_SOURCE_DIR "/examples/clusters/racks2x2.yaml";
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("talweg-simulate-racks-" + std::to_string(::getpid()));
+  const Outcome outcome = talweg({"simulate", racks, "--algo", "switch", "-b", "4,16M", "-n", "1",
+                                  "--processors", "tcp", "--json", file});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::ifstream in(file);
+  for (const auto& row : nlohmann::json::parse(in)["results"]) {
+    EXPECT_EQ(row["planned"]["through"], nlohmann::json::array({"spine", "leaf0", "leaf1"}));
+    const double took = row["out_of_place"]["time_us"].get<double>();
+    EXPECT_NEAR(row["planned"]["predicted_us"].get<double>() / took, 1, 0.08);
+  }
+  std::filesystem::remove(file);
+  EXPECT_THAT(talweg({"plan", racks, "--bytes", "16M"}).out,
+              HasSubstr("switch at spine and leaf0 and leaf1"));
+}
+
 TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
   const std::vector<std::string> all{"simulate", kBox, "--algo", "all", "-b", "64K", "-n", "1", "--csv", "-"};
   EXPECT_THAT(talweg(all).out, HasSubstr(",switch through agg\n"));

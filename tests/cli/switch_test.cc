@@ -51,6 +51,56 @@ wait $pid; echo ended $?; cat said prom)"));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_draining 1\n"));
 }
 
+// Ranks 0 and 1 name one rack's switch, ranks 2 and 3 the other's.
+TEST(SwitchCommand, OfARackPassesOneStreamToTheSwitchAbove) {
+  const Outcome outcome = shell(with_switch("--threads 2", R"(
+rack() {
+  "$TALWEG" switch --listen 127.0.0.1:0 --above $AT >$1 2>&1 & racks="$racks $!"
+  until grep -q memory: $1 || ! kill -0 $!; do sleep 0.05; done
+}
+trap 'kill -9 $pid $racks 2>/dev/null; rm -r $d' EXIT
+rack r0; rack r1; cat r0
+of() { sed -n 's/^switch at \([0-9.:]*\),.*/\1/p' r$1; }
+export R0=$(of 0) R1=$(of 1)
+at_rack() {
+  "$TALWEG" run -n 4 --no-tag-output --timeout 150s -- \
+    sh -c 'test $RANK -lt 2 && at=$R0 || at=$R1; export at; '"$1"
+}
+at_rack '"$TALWEG" perf all_reduce -n 3 -b 4 -e 1M -f 64 --switch $at'
+at_rack '"$TALWEG" perf all_reduce -n 3 -b 1M -e 1M --sparse-density 0.1 --exact --switch $at'
+at_rack 'TALWEG_SWITCH=$at TALWEG_ALGO=switch "$TALWEG" perf all_reduce -n 2000 -b 64K -e 64K'
+"$TALWEG" switch status --listen $R0
+"$TALWEG" switch status --listen $AT | grep -E "opened|failed" | sed 's/^/above: /'
+for r in $R0 $R1 $AT; do "$TALWEG" switch drain --listen $r; done
+wait $racks $pid; echo ended $?)"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string right = "# Out of bounds values : 0 OK\n";
+  EXPECT_THAT(outcome.out, testing::ContainsRegex(right + "(.|\n)*" + right + "(.|\n)*" + right))
+      << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\njobs of several racks: summed by the switch above, 127.0.0.1:"));
+  EXPECT_THAT(outcome.out, HasSubstr("# switch: one for each of 2 racks, and one above: 1 thread x "));
+  EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_above{address=\"127.0.0.1:"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nabove: talweg_switch_jobs_opened_total 3\n"));
+  EXPECT_THAT(outcome.out, HasSubstr(" jobs x 73 KiB for the switch above"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));
+}
+
+TEST(SwitchCommand, OfARackNamesWhatItIsToldOfTheOneAboveThatCannotBe) {
+  const Outcome outcome = shell(R"(
+say() { "$TALWEG" switch --listen 127.0.0.1:4711 "$@" 2>&1; echo "exit $?"; }
+say --above nowhere
+say --above 127.0.0.1:4711
+say --above-key-file key
+say --above 10.0.0.9:4711
+)");
+  EXPECT_THAT(outcome.out,
+              HasSubstr("--above: expected an address and a port, such as 127.0.0.1:4711, got \"nowhere\""));
+  EXPECT_THAT(outcome.out, HasSubstr("--above: a switch is not above itself: 127.0.0.1:4711"));
+  EXPECT_THAT(outcome.out, HasSubstr("--above-key-file is for --above, which names the switch above"));
+  EXPECT_THAT(outcome.out, HasSubstr("give that of 10.0.0.9:4711 in --above-key-file"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("exit 0")));
+}
+
 // The ranks' own group, which agrees on what is measured, leaves the cluster file's switch alone.
 TEST(SwitchCommand, IsMeasuredWhateverTheClusterFileNames) {
   const Outcome outcome = shell(with_switch("", R"(

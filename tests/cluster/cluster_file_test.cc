@@ -51,9 +51,10 @@ std::string complaint_about(const std::string& text) {
 
 TEST(ClusterFile, TheSampleInTheHeaderIsRead) {
   const Cluster c = parse_cluster(header_sample(kSourceDir + "/src/cluster/cluster.h"), "cluster.h");
-  ASSERT_EQ(c.nodes.size(), 6u);
+  ASSERT_EQ(c.nodes.size(), 7u);
   EXPECT_TRUE(c.nodes[4].can_aggregate);
   EXPECT_EQ(c.nodes[5].switch_at, "10.0.0.9:4711");
+  EXPECT_EQ(c.nodes[6].above, "agg");
   ASSERT_EQ(c.links.size(), 8u);
   EXPECT_EQ(c.groups.size(), 1u);
   EXPECT_EQ(c.shared_cores, 2);
@@ -178,8 +179,9 @@ TEST(ClusterFile, UnknownKeysAreNamed) {
   EXPECT_EQ(
       complaint("latency: 1500ns", "delay: 1500ns"),
       "c.yaml:10: links[3]: unknown key \"delay\": expected between, from, to, capacity, latency, burst");
-  EXPECT_EQ(complaint("{name: h0}", "{name: h0, rank: 0}"),
-            "c.yaml:3: nodes[1]: unknown key \"rank\": expected name, kind, multicast, aggregate, switch");
+  EXPECT_EQ(
+      complaint("{name: h0}", "{name: h0, rank: 0}"),
+      "c.yaml:3: nodes[1]: unknown key \"rank\": expected name, kind, multicast, aggregate, switch, above");
   EXPECT_EQ(complaint("{name: h0}", "{name: h0, name: h0}"),
             "c.yaml:3: nodes[1]: key \"name\" is written twice: expected it once");
 }
@@ -293,9 +295,9 @@ TEST(ClusterFile, WhatHasANameIsThereAgainWhereItIsNamed) {
   EXPECT_EQ(cluster.nodes[1].kind, NodeKind::worker);
   ASSERT_EQ(cluster.links.size(), 4U);
   EXPECT_EQ(cluster.links[2].capacity, cluster.links[0].capacity);
-  EXPECT_EQ(
-      complaint_about("nodes: &a [{name: x, kind: worker}, *a]"),
-      "c.yaml:1: nodes[1]: expected a map with name, kind, multicast, aggregate, switch, got a list of 2");
+  EXPECT_EQ(complaint_about("nodes: &a [{name: x, kind: worker}, *a]"),
+            "c.yaml:1: nodes[1]: expected a map with name, kind, multicast, aggregate, switch, above, got a "
+            "list of 2");
 }
 
 }  // namespace

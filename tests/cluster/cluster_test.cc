@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "cluster/racks.h"
 #include "talweg/error.h"
 
 namespace talweg::cluster {
@@ -81,7 +82,29 @@ TEST(Cluster, ItsAggregatorsAreInnerNodesThatSumAndThatWorkersReach) {
   EXPECT_EQ(left.links, cluster.links);  // whoever is not summing may still forward
 }
 
+TEST(Cluster, WorkersAreInTheRackWhoseSwitchIsNearest) {
+  const Cluster cluster = load_cluster(TALWEG_SOURCE_DIR "/examples/clusters/racks2x2.yaml");
+  EXPECT_THAT(racks_of(cluster), ElementsAre(4, 4, 5, 5));
+  EXPECT_EQ(racks_of(parse_cluster(to_yaml(cluster), "again")), racks_of(cluster));
+  EXPECT_THAT(racks_of(uniform_star(2, {1e9}, {0})), ElementsAre());
+}
+
 TEST(Cluster, SaysWhatIsWrongWithNodes) {
+  const auto racks = [](const char* of_first, const char* of_second, const char* second_switch) {
+    return problem_of([&](Cluster& c) {
+      c.nodes.push_back({.name = "top", .kind = NodeKind::switch_, .switch_at = "top:1"});
+      c.nodes.push_back({.name = "r0", .kind = NodeKind::switch_, .switch_at = "r0:1", .above = of_first});
+      c.nodes.push_back(
+          {.name = "r1", .kind = NodeKind::switch_, .switch_at = second_switch, .above = of_second});
+    });
+  };
+  EXPECT_EQ(racks("top", "top", ""),
+            "above of node r1: it is for nodes that are no workers and have a switch");
+  EXPECT_EQ(
+      racks("r1", "top", "r1:1"),
+      "above of node r0: expected a node that is no worker and has a switch with none above it, got \"r1\"");
+  EXPECT_EQ(racks("top", "", "r1:1"),
+            "the switch of node r1 is not below top as that of r0 is: expected all of them to be");
   EXPECT_EQ(problem_of([](Cluster& c) { c.nodes[1].switch_at = "10.0.0.9"; }),
             "switch of node host1: expected an address and a port, such as 10.0.0.9:4711, got \"10.0.0.9\"");
   EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = "host0"; }), HasSubstr("\"host0\" is taken"));

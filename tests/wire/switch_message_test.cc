@@ -11,16 +11,16 @@ std::span<const std::byte> as_said(const std::string& text) {
 }
 
 std::vector<SwitchMessage> one_of_each() {
-  SwitchOpened opened{7, 1, 4711, 2, 256, 15, 256, DatagramProtection::authenticated, CipherKind::aes256_gcm,
-                      {}};
+  SwitchOpened opened{7,  1, 4711, 2, 256, 15, 256, DatagramProtection::authenticated, CipherKind::aes256_gcm,
+                      {}, 19};
   opened.secret[31] = std::byte{0xff};
-  return {SwitchJoin{"bert-3", 2, 4, 256, true, 8972, 4U << 20},
+  return {SwitchJoin{"bert-3", 2, 4, 256, true, 8972, 4U << 20, 1, 3, 12, 2, 128},
           SwitchLeave{12},
           SwitchSum{13, 1ULL << 40, 4, true},
           SwitchOrder{SwitchDo::reload},
-          SwitchWaiting{70, {0, 3, 0xffff}},
+          SwitchWaiting{70, {0, 3, 0xffff}, true},
           opened,
-          SwitchLeft{3, 12},
+          SwitchLeft{3, 12, true},
           SwitchRefused{ErrorCode::mismatch, "worker 0 of job a is here already"},
           SwitchText{std::string(kMaxSwitchText, 'x')},
           SwitchGiveUp{ErrorCode::timeout, "the switch waits for worker 2"}};
@@ -54,10 +54,10 @@ TEST(SwitchMessage, IsRefusedWithNumbersThatNobodyHas) {
 }
 
 TEST(SwitchMessage, OfAWorkerFitsIntoWhatASwitchKeeps) {
-  EXPECT_LE(
-      encode(SwitchJoin{std::string(kMaxJobName, 'x'), 0xffff, 0xffff, 0xffff, true, 0xffff, 0xffffffff})
-          .size(),
-      kMaxSwitchRequest);
+  EXPECT_LE(encode(SwitchJoin{std::string(kMaxJobName, 'x'), 0xffff, 0xffff, 0xffff, true, 0xffff, 0xffffffff,
+                              0xffff, 0xffff, 0xffff, 0xffff, 0xffff})
+                .size(),
+            kMaxSwitchRequest);
   EXPECT_LE(encode(SwitchSum{0xffffffff, ~0ULL, 4, true}).size(), kMaxSwitchRequest);
   EXPECT_LE(encode(SwitchGiveUp{ErrorCode::corrupted, std::string(1000, 'x')}).size(), kMaxSwitchRequest);
 }

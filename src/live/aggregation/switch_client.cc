@@ -41,7 +41,7 @@ protocol::WorkerTerms worker_terms(const SwitchClientOptions& options, const wir
   t.job = terms.job;
   t.epoch = terms.epoch;
   t.worker = options.worker;
-  t.workers = options.workers;
+  t.workers = options.all_workers == 0 ? options.workers : options.all_workers;
   t.slots = terms.slots;
   t.columns = terms.columns;
   t.block = terms.block;
@@ -57,6 +57,28 @@ SwitchClientOptions resolved(SwitchClientOptions options) {
 }
 
 }  // namespace
+
+std::uint64_t switch_number(const Endpoint& address, const std::string& host) {
+  const std::string at = resolve_host(address.host);
+  std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a
+  for (const char c : fmt::format("{}:{} {}", at, address.port, is_loopback(at) ? host : ""))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
+  return hash;
+}
+
+void sit_down(SwitchClientOptions& o, std::size_t rank, std::span<const std::uint64_t> switches) {
+  std::vector<std::uint64_t> racks;  // in the order of their first ranks
+  o.worker = o.workers = 0;
+  for (std::size_t r = 0; r < switches.size(); ++r) {
+    if (std::ranges::find(racks, switches[r]) == racks.end()) racks.push_back(switches[r]);
+    if (switches[r] != switches[rank]) continue;
+    if (r < rank) ++o.worker;
+    ++o.workers;
+  }
+  o.rack = static_cast<std::uint16_t>(std::ranges::find(racks, switches[rank]) - racks.begin());
+  o.racks = static_cast<std::uint16_t>(racks.size());
+  o.all_workers = static_cast<std::uint16_t>(switches.size());
+}
 
 SwitchClient::Lane::Lane(SwitchClient& c, std::size_t number)
     : client(c),
@@ -171,7 +193,10 @@ void SwitchClient::join() {
                            options_.block,
                            options_.ordered,
                            static_cast<std::uint16_t>(std::min(payload, options_.most_payload)),
-                           static_cast<std::uint32_t>(socket_.window())};
+                           static_cast<std::uint32_t>(socket_.window()),
+                           options_.rack,
+                           options_.racks,
+                           options_.all_workers};
   line_->say(request);
   wire::SwitchWaiting waiting;
   for (bool open = line_->flush();;) {
@@ -190,12 +215,14 @@ void SwitchClient::join() {
     if (!open || line_->broken())
       throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection", where_);
     if (!wait_for_answer())
-      throw_error(ErrorCode::timeout, "joining {}: {}", where_,
-                  waiting.missing == 0
-                      ? "the switch has not answered"
-                      : fmt::format("{} of {} workers have not joined: {}{}", waiting.missing,
-                                    options_.workers, fmt::join(waiting.workers, ", "),
-                                    waiting.missing > waiting.workers.size() ? ", ..." : ""));
+      throw_error(
+          ErrorCode::timeout, "joining {}: {}", where_,
+          waiting.missing == 0
+              ? "the switch has not answered"
+              : fmt::format("{} of {} {} have not joined: {}{}", waiting.missing,
+                            waiting.racks ? options_.racks : options_.workers,
+                            waiting.racks ? "racks' switches" : "workers", fmt::join(waiting.workers, ", "),
+                            waiting.missing > waiting.workers.size() ? ", ..." : ""));
     open = line_->receive();
   }
 }
@@ -207,6 +234,11 @@ void SwitchClient::rethrow() const {
 void SwitchClient::fail(ErrorCode code, const std::string& why) {
   give_up(code, why);
   rethrow();
+}
+
+void SwitchClient::fail_for_left() {
+  fail(ErrorCode::peer_failed, fmt::format("{} {} has left after sum {}", left_->rack ? "rack" : "worker",
+                                           left_->worker, left_->sums));
 }
 
 void SwitchClient::give_up(ErrorCode code, const std::string& why) {
@@ -232,8 +264,7 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   hear();
   const wire::SwitchSum before = current_;
   current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format), v.sparse};
-  if (left_ && left_->sums < current_.sum)
-    fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
+  if (left_ && left_->sums < current_.sum) fail_for_left();
   const std::int64_t now = now_ns();
   protocol::Sum sum{v.in,
                     v.out,
@@ -290,8 +321,7 @@ bool SwitchClient::step(std::int64_t now) {
     return true;
   }
   hear();
-  if (left_ && left_->sums < current_.sum)
-    fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
+  if (left_ && left_->sums < current_.sum) fail_for_left();
   if (now >= announce_ns_) announce();
   if (line_->unsent() > 0) line_->flush();
   return false;

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,13 @@ struct SwitchClientOptions {
   Endpoint address;  // of the switch
   std::string job = "default";
   std::uint16_t worker = 0;   // 0 .. workers - 1
-  std::uint16_t workers = 1;  // of the job
-  std::uint16_t block = 0;    // elements, the same for all workers; 0: as the switch finds best
-  bool ordered = false;       // floats are summed in the order of workers: the same bits in every run
+  std::uint16_t workers = 1;  // of the job at this switch
+  // Where the job has several switches with one above them: which of these this is, how many they are, and
+  // how many workers all of them have; the same for all workers of this one.
+  std::uint16_t rack = 0, racks = 1;
+  std::uint16_t all_workers = 0;  // 0: `workers`
+  std::uint16_t block = 0;        // elements, the same for all workers; 0: as the switch finds best
+  bool ordered = false;           // floats are summed in the order of workers: the same bits in every run
   std::optional<wire::Secret> key;
   std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;
@@ -48,6 +53,12 @@ struct SwitchClientOptions {
   UdpSender::SendCall send;  // these two for tests
   UdpReceiver::ReceiveCall receive;
 };
+
+// Of a switch, for sit_down(): its own for each address, and at loopback for each host.
+std::uint64_t switch_number(const Endpoint& address, const std::string& host);
+// Which worker of which rack this rank is, where `switches` are the numbers of those that all ranks are at.
+// Racks are in the order of their first ranks.
+void sit_down(SwitchClientOptions& options, std::size_t rank, std::span<const std::uint64_t> switches);
 
 // One worker's part. `out` has room for as many bytes as `in` and may be the same.
 struct SwitchVector {
@@ -114,6 +125,7 @@ class SwitchClient {
   void part();   // says what is to be said, and ends the connection
   void wait(std::int64_t until_ns) const;
   [[noreturn]] void fail(ErrorCode code, const std::string& why);
+  [[noreturn]] void fail_for_left();
   [[noreturn]] void rethrow() const;
 
   const SwitchClientOptions options_;

@@ -72,6 +72,18 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   if (r.workers == 0 || r.worker >= r.workers)
     return refused(invalid_argument, "a job of {} workers has none of number {}: they count from 0",
                    r.workers, r.worker);
+  if (r.racks == 0 || r.rack >= r.racks)
+    return refused(invalid_argument, "a job at {} switches has none of number {}: they count from 0", r.racks,
+                   r.rack);
+  if (r.racks == 1 ? !r.is_rack() && r.in_all() != r.workers : r.in_all() <= r.workers)
+    return refused(invalid_argument, "a job at {} switch{} has {} workers at this one and {} in all", r.racks,
+                   r.racks == 1 ? "" : "es", r.workers, r.in_all());
+  if (r.racks > 1 && !hooks_.climb)
+    return refused(
+        unsupported,
+        "the workers of job {} are at {} switches, and this one has none above it, which would sum "
+        "what they have summed: start it with --above",
+        r.job, r.racks);
   const auto found = jobs_.find(r.job);
   if (found == jobs_.end()) {
     if (draining_) return refused(unsupported, "the switch is being drained: it takes no new job");
@@ -83,18 +95,29 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
     return std::nullopt;
   }
   const Job& job = found->second;
+  if (r.is_rack() != job.first.is_rack())
+    return refused(
+        mismatch, "job {} has both workers and other switches at this one: expected only one of them", r.job);
   if (r.workers != job.first.workers)
-    return refused(mismatch, "job {} was announced with {} workers, this one says {}", r.job,
-                   job.first.workers, r.workers);
-  if (job.opened) return refused(unsupported, "job {} is in use: its {} workers are here", r.job, r.workers);
+    return refused(mismatch, "job {} was announced with {} {}s, this one says {}", r.job, job.first.workers,
+                   job.each(), r.workers);
+  if (r.rack != job.first.rack || r.racks != job.first.racks || r.in_all() != job.first.in_all())
+    return refused(
+        mismatch,
+        "{} {} of job {} says that this is switch {} of {} for {} workers, {} {} that it is switch {} "
+        "of {} for {}",
+        job.each(), r.worker, r.job, r.rack, r.racks, r.in_all(), job.each(), job.first.worker,
+        job.first.rack, job.first.racks, job.first.in_all());
+  if (job.opened)
+    return refused(unsupported, "job {} is in use: its {} {}s are here", r.job, r.workers, job.each());
   if (job.workers[r.worker].seat)
-    return refused(mismatch, "worker {} of job {} is here already", r.worker, r.job);
+    return refused(mismatch, "{} {} of job {} is here already", job.each(), r.worker, r.job);
   if (r.block != job.first.block)
-    return refused(mismatch, "worker {} of job {} asks for blocks of {} elements, worker {} for {}", r.worker,
-                   r.job, r.block, job.first.worker, job.first.block);
+    return refused(mismatch, "{} {} of job {} asks for blocks of {} elements, {} {} for {}", job.each(),
+                   r.worker, r.job, r.block, job.each(), job.first.worker, job.first.block);
   if (r.ordered != job.first.ordered)
-    return refused(mismatch, "workers {} and {} of job {} disagree whether sums have an order", r.worker,
-                   job.first.worker, r.job);
+    return refused(mismatch, "{}s {} and {} of job {} disagree whether sums have an order", job.each(),
+                   r.worker, job.first.worker, r.job);
   return std::nullopt;
 }
 
@@ -108,12 +131,17 @@ void SwitchJobs::join(Seat seat, const wire::SwitchJoin& request) {
     job.first = request;
     job.workers.resize(request.workers);
   }
-  job.workers[request.worker] = {seat, request.payload, request.window, {}};
+  job.workers[request.worker] = {seat, request, {}};
   seats_[seat] = {request.job, request.worker};
   if (job.here() == job.workers.size())
-    open(job);
+    complete(job);
   else
     say_waiting(job);
+}
+
+void SwitchJobs::complete(Job& job) {
+  if (job.first.racks == 1) return open(job);
+  if (const auto why = hooks_.climb(job)) end(job, *why);
 }
 
 void SwitchJobs::open(Job& job) {
@@ -135,8 +163,10 @@ void SwitchJobs::sum(Seat seat, const wire::SwitchSum& sum) {
   worker.sums.push_back(sum);
   for (std::size_t w = 0; w < job.workers.size(); ++w)
     if (const std::uint32_t unlike = first_unlike(worker, job.workers[w]); unlike != 0)
-      return end(job, refused(ErrorCode::mismatch, "sum {}: worker {} has {}, worker {} has {}", unlike,
-                              number, words(*worker.sum(unlike)), w, words(*job.workers[w].sum(unlike))));
+      return end(
+          job, refused(ErrorCode::mismatch, "sum {}: {} {} has {}, {} {} has {}", unlike, job.each(), number,
+                       words(*worker.sum(unlike)), job.each(), w, words(*job.workers[w].sum(unlike))));
+  if (job.above) hooks_.say_above(job, sum);
 }
 
 void SwitchJobs::give_up(Seat seat, const wire::SwitchGiveUp& how) {
@@ -147,7 +177,7 @@ void SwitchJobs::give_up(Seat seat, const wire::SwitchGiveUp& how) {
   job.workers[worker].seat.reset();
   seats_.erase(place);
   end(job, refused(how.code == ErrorCode::mismatch ? how.code : ErrorCode::peer_failed,
-                   "worker {} of job {} has given up: {}", worker, job.name, printable(how.why)));
+                   "{} {} of job {} has given up: {}", job.each(), worker, job.name, printable(how.why)));
 }
 
 void SwitchJobs::leave(Seat seat, const wire::SwitchLeave& how) {
@@ -158,7 +188,11 @@ void SwitchJobs::leave(Seat seat, const wire::SwitchLeave& how) {
   if (!job.opened) return gone(seat, "it has left");
   job.workers[worker].seat.reset();
   seats_.erase(place);
-  if (job.here() > 0) return say_all(job, wire::SwitchLeft{worker, how.sums});
+  if (job.above) {
+    hooks_.say_above(job, how);
+    hooks_.descend(job);
+  }
+  if (job.here() > 0) return say_all(job, wire::SwitchLeft{worker, how.sums, job.first.is_rack()});
   hooks_.close(*job.opened);
   jobs_.erase(std::string(job.name));
 }
@@ -171,10 +205,27 @@ void SwitchJobs::gone(Seat seat, const std::string& why) {
   job.workers[worker].seat.reset();
   seats_.erase(place);
   if (job.opened)
-    return end(job,
-               refused(ErrorCode::peer_failed, "worker {} of job {} is gone: {}", worker, job.name, why));
+    return end(job, refused(ErrorCode::peer_failed, "{} {} of job {} is gone: {}", job.each(), worker,
+                            job.name, why));
+  if (job.first.racks > 1) hooks_.descend(job);
   if (job.here() > 0) return say_waiting(job);
   jobs_.erase(std::string(job.name));
+}
+
+void SwitchJobs::above(const std::string& name, const wire::SwitchMessage& message, const std::string& whom) {
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  if (const auto* const opened = std::get_if<wire::SwitchOpened>(&message); opened != nullptr && !job.above) {
+    job.above = *opened;
+    open(job);
+  } else if (const auto* const why = std::get_if<wire::SwitchRefused>(&message)) {
+    hooks_.descend(job);  // it knows
+    end(job, refused(why->code, "{}: {}", whom, printable(why->reason)));
+  } else if (std::holds_alternative<wire::SwitchWaiting>(message) ||
+             std::holds_alternative<wire::SwitchLeft>(message)) {
+    say_all(job, message);
+  }
 }
 
 void SwitchJobs::drain() {
@@ -194,6 +245,8 @@ void SwitchJobs::stop() {
 
 void SwitchJobs::end(Job& job, const wire::SwitchRefused& why) {
   say_all(job, why);
+  if (job.above) hooks_.say_above(job, wire::SwitchGiveUp{why.code, why.reason});
+  if (job.first.racks > 1) hooks_.descend(job);
   for (const Worker& worker : job.workers)
     if (worker.seat) seats_.erase(*worker.seat);
   if (job.opened) {
@@ -210,6 +263,7 @@ void SwitchJobs::say_all(const Job& job, const wire::SwitchMessage& message) con
 
 void SwitchJobs::say_waiting(const Job& job) const {
   wire::SwitchWaiting waiting;
+  waiting.racks = job.first.is_rack();
   for (std::size_t w = 0; w < job.workers.size(); ++w) {
     if (job.workers[w].seat) continue;
     ++waiting.missing;

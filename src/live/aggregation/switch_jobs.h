@@ -8,6 +8,11 @@
 // A job opens when all of its workers are here. It ends when the last one has left, or when one goes without
 // having said so: then the others are told who, and the name is free for whoever comes next. It also ends
 // when two workers turn out not to mean the same sums, one of which may have gone on or left meanwhile.
+//
+// A job whose workers are at several switches has one above this one, which is joined when all workers of
+// this one are here; what that one says is passed on to them: jobs.above(name, message). It is left when a
+// worker leaves: who does has the results of all its sums, so this switch has them too, and no further one
+// can end.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +38,7 @@ class SwitchJobs {
   using Seat = std::uint64_t;
   struct Worker {
     std::optional<Seat> seat;
-    std::uint16_t payload = 0;
-    std::uint32_t window = 0;
+    wire::SwitchJoin asked = {};
     std::vector<wire::SwitchSum> sums;  // that it has spoken of, the last few
     // What its sum of this number is: that which it has spoken of last before. Null: it has not come so far,
     // or it is too long ago.
@@ -45,13 +49,20 @@ class SwitchJobs {
     wire::SwitchJoin first;  // what the first worker has asked for
     std::vector<Worker> workers;
     std::optional<wire::SwitchOpened> opened;
+    std::optional<wire::SwitchOpened> above = {};  // by the switch above, of which this is a part there
     std::size_t here() const;
+    const char* each() const { return first.is_rack() ? "rack" : "worker"; }  // what its workers are
   };
   struct Hooks {
     std::function<void(Seat, const wire::SwitchMessage&)> say;
     // Opens it on all threads and fills in what its workers are told; or why not.
     std::function<std::optional<wire::SwitchRefused>(const Job&, wire::SwitchOpened&)> open;
     std::function<void(const wire::SwitchOpened&)> close;
+    // These are empty where there is no switch above. Begins to join that one, for a job whose workers are
+    // all here; or why not.
+    std::function<std::optional<wire::SwitchRefused>(const Job&)> climb = {};
+    std::function<void(const Job&, const wire::SwitchMessage&)> say_above = {};
+    std::function<void(const Job&)> descend = {};  // ends that connection, if there is one
   };
 
   SwitchJobs(const SwitchQuotas& quotas, Hooks hooks);
@@ -61,6 +72,8 @@ class SwitchJobs {
   void leave(Seat seat, const wire::SwitchLeave& how);
   void give_up(Seat seat, const wire::SwitchGiveUp& how);
   void gone(Seat seat, const std::string& why);
+  // From the switch above, of which `whom` is what it is called in texts.
+  void above(const std::string& job, const wire::SwitchMessage& message, const std::string& whom);
   // No new jobs from now on; those that are not complete end.
   void drain();
   bool draining() const { return draining_; }
@@ -78,6 +91,7 @@ class SwitchJobs {
     std::uint16_t worker = 0;
   };
   std::optional<wire::SwitchRefused> complaint(const wire::SwitchJoin& request) const;
+  void complete(Job& job);
   void open(Job& job);
   void end(Job& job, const wire::SwitchRefused& why);
   void say_all(const Job& job, const wire::SwitchMessage& message) const;

@@ -88,16 +88,15 @@ SwitchService::SwitchService(const SwitchServiceOptions& options)
     : options_(checked(options)),
       address_(options.listen),
       wake_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")),
-      jobs_(options.quotas,
-            {[this](Seat seat, const wire::SwitchMessage& m) { say(seat, m); },
-             [this](const SwitchJobs::Job& job, wire::SwitchOpened& opened) { return open(job, opened); },
-             [this](const wire::SwitchOpened& opened) { close(opened); }}) {
+      wake_above_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")),
+      jobs_(options.quotas, hooks()) {
   if (options_.key)
     if (const auto key = options_.key()) {
       key_ = *key;
       has_key_ = true;
     }
   address_.host = resolve_host(address_.host);
+  if (options_.above) set_above();
   if (!has_key_ && !is_loopback(address_.host))
     refuse(
         "switch at {}: will not listen where others can reach it without a job key: give it one in "
@@ -123,8 +122,9 @@ void SwitchService::listen() {
   o.limits.jobs = options_.quotas.jobs;
   o.limits.bytes_per_second =
       options_.quotas.bytes_per_second * static_cast<double>(options_.quotas.jobs + 1);
-  o.protection = has_key_ ? wire::DatagramProtection::authenticated : wire::DatagramProtection::checksum;
+  o.protection = protection();
   o.socket = options_.socket;
+  if (options_.above) o.local_above = address_toward(address_above_.host) + ":0";
   o.send = options_.send;
   o.receive = options_.receive;
   constexpr int kTries = 32;
@@ -149,7 +149,7 @@ void SwitchService::listen() {
 }
 
 std::string SwitchService::memory() const {
-  const std::size_t fixed = SwitchThread::fixed_bytes(options_.socket);
+  const std::size_t fixed = SwitchThread::fixed_bytes(options_.socket, options_.above.has_value());
   const std::size_t each = SwitchThread::bytes_per_worker();
   const auto threads = static_cast<std::size_t>(options_.threads);
   const std::size_t workers = options_.quotas.workers;
@@ -157,18 +157,111 @@ std::string SwitchService::memory() const {
   constexpr std::size_t kGate = 1024 * kMaxHalfOpen;
   const std::size_t switchml =
       options_.switchml ? SwitchmlPort::fixed_bytes(*options_.switchml) + options_.switchml->memory_bytes : 0;
-  const std::size_t all = switchml + threads * (fixed + workers * each) + options_.memory_bytes +
+  const std::size_t above = options_.above ? 2 * options_.quotas.jobs * SwitchUplink::kBytes : 0;
+  const std::size_t all = above + switchml + threads * (fixed + workers * each) + options_.memory_bytes +
                           (workers + kSpareGuests) * kGuest + kMostTexts * wire::kMaxSwitchText + kGate;
   return fmt::format(
       "at most {:.1f} MiB: {} threads x ({:.1f} MiB of buffers + {} workers x {} bytes) + {:.1f} MiB of "
       "slots + "
-      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove themselves{}",
+      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove "
+      "themselves{}{}",
       static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
       static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,
       static_cast<double>(kGuest) / 1024, kMostTexts * wire::kMaxSwitchText / 1024, kGate / 1024,
+      above > 0 ? fmt::format(" + 2 x {} jobs x {} KiB for the switch above", options_.quotas.jobs,
+                              SwitchUplink::kBytes / 1024)
+                : "",
       switchml > 0
           ? fmt::format(" + {:.1f} MiB for SwitchML's workers", static_cast<double>(switchml) / (1 << 20))
           : "");
+}
+
+void SwitchService::set_above() {
+  const SwitchAboveOptions& above = *options_.above;
+  address_above_ = {resolve_host(above.address.host), above.address.port};
+  above_name_ = "the switch above, " + to_string(address_above_);
+  if (to_string(address_above_) == to_string(address_))
+    refuse("--above: a switch is not above itself: {}", to_string(address_));
+  const auto key = above.key ? above.key() : has_key_ ? std::optional(key_) : std::nullopt;
+  if (!key && !is_loopback(address_above_.host))
+    refuse(
+        "--above: a switch that is not on loopback has a key: give that of {} in --above-key-file, or both "
+        "the "
+        "same one",
+        to_string(address_above_));
+  key_above_ = key.value_or(wire::Secret{});
+}
+
+SwitchJobs::Hooks SwitchService::hooks() {
+  using Job = SwitchJobs::Job;
+  SwitchJobs::Hooks hooks{[this](Seat seat, const wire::SwitchMessage& m) { say(seat, m); },
+                          [this](const Job& job, wire::SwitchOpened& opened) { return open(job, opened); },
+                          [this](const wire::SwitchOpened& opened) { close(opened); }};
+  if (!options_.above) return hooks;
+  hooks.climb = [this](const Job& job) { return climb(job); };
+  hooks.say_above = [this](const Job& job, const wire::SwitchMessage& m) { say_above(job, m); };
+  hooks.descend = [this](const Job& job) { descend(job); };
+  return hooks;
+}
+
+// Those whose threads have not ended yet.
+std::size_t SwitchService::uplinks_left() {
+  std::erase_if(parted_, [](const auto& uplink) { return uplink->may_end(); });
+  return parted_.size();
+}
+
+// The switch above lends no more than this one has for the job, so that what it opens can be opened here.
+std::optional<wire::SwitchRefused> SwitchService::climb(const SwitchJobs::Job& job) {
+  if (uplinks_left() >= options_.quotas.jobs)
+    return wire::SwitchRefused{ErrorCode::unsupported,
+                               "the switch is busy: it still ends connections to the switch above"};
+  const UdpSocket& socket = *threads_.front()->socket_above();
+  const std::size_t mtu = socket.path_mtu(UdpAddress(to_string(address_above_)));
+  Offer offer = offer_to(job);
+  offer.payload =
+      std::min(offer.payload, wire::datagram_payload(mtu, false, wire::DatagramProtection::authenticated));
+  Cut cut;
+  if (auto refused = this->cut(job, offer, cut)) return refused;
+  wire::SwitchJoin request;
+  request.job = job.name;
+  request.worker = job.first.rack;
+  request.workers = job.first.racks;
+  request.block = job.first.block;
+  request.ordered = job.first.ordered;
+  request.payload = static_cast<std::uint16_t>(offer.payload);
+  request.window = static_cast<std::uint32_t>(socket.window());
+  request.all = job.first.in_all();
+  request.threads = static_cast<std::uint16_t>(cut.threads);
+  request.slots = static_cast<std::uint16_t>(cut.slots);
+  uplinks_[job.name] = std::make_unique<SwitchUplink>(address_above_, key_above_, request, wake_above_);
+  return std::nullopt;
+}
+
+void SwitchService::say_above(const SwitchJobs::Job& job, const wire::SwitchMessage& message) {
+  if (const auto found = uplinks_.find(job.name); found != uplinks_.end()) found->second->say(message);
+}
+
+void SwitchService::descend(const SwitchJobs::Job& job) {
+  const auto found = uplinks_.find(job.name);
+  if (found == uplinks_.end()) return;
+  found->second->part();
+  parted_.push_back(std::move(found->second));
+  uplinks_.erase(found);
+}
+
+void SwitchService::hear_above() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto n = ::read(wake_above_.get(), &count, sizeof count);
+  std::vector<std::pair<std::string, wire::SwitchMessage>> heard;
+  for (const auto& [job, uplink] : uplinks_)
+    for (wire::SwitchMessage& message : uplink->hear()) heard.emplace_back(job, std::move(message));
+  for (auto& [job, message] : heard) {
+    if (const auto* const opened = std::get_if<wire::SwitchOpened>(&message))
+      if (const auto uplink = uplinks_.find(job);
+          uplink != uplinks_.end() && !uplink->second->may_open(*opened))
+        message = wire::SwitchRefused{ErrorCode::corrupted, "it offers what cannot be"};
+    jobs_.above(job, message, above_name_);
+  }
 }
 
 void SwitchService::stop() {
@@ -179,9 +272,12 @@ void SwitchService::stop() {
 void SwitchService::serve(const FileDescriptor& signals) {
   std::vector<pollfd> polled;
   std::vector<Seat> seats;
+  constexpr std::size_t kFirst = 4;
   while (!stop_ && !(jobs_.draining() && jobs_.jobs().empty())) {
-    polled = {
-        {wake_.get(), POLLIN, 0}, {gate_->fd().get(), POLLIN, 0}, {signals ? signals.get() : -1, POLLIN, 0}};
+    polled = {{wake_.get(), POLLIN, 0},
+              {gate_->fd().get(), POLLIN, 0},
+              {signals ? signals.get() : -1, POLLIN, 0},
+              {wake_above_.get(), POLLIN, 0}};
     seats.clear();
     for (const auto& [seat, guest] : guests_) {
       // Who is leaving is not heard any more: what it says would be there for ever.
@@ -190,13 +286,17 @@ void SwitchService::serve(const FileDescriptor& signals) {
       polled.push_back({guest.line.socket().get(), static_cast<short>(reads | writes), 0});
       seats.push_back(seat);
     }
+    for (const auto& [job, uplink] : uplinks_)
+      polled.push_back({uplink->fd(), static_cast<short>(POLLIN | (uplink->writes() ? POLLOUT : 0)), 0});
     const std::int64_t left = std::min({gate_->next_ns(), tick_ns_, now_ns() + kTickNs}) - now_ns();
     ::poll(polled.data(), polled.size(),
            static_cast<int>(std::max<std::int64_t>(left / kMillisecondNs + 1, 0)));
     if (polled[0].revents != 0 || (polled[2].revents != 0 && on_signals(signals))) stop_ = true;
     for (std::size_t i = 0; i < seats.size(); ++i)
-      if (const auto guest = guests_.find(seats[i]); polled[i + 3].revents != 0 && guest != guests_.end())
+      if (const auto guest = guests_.find(seats[i]);
+          polled[i + kFirst].revents != 0 && guest != guests_.end())
         if (!guest->second.leaving) hear(guest->first, guest->second);
+    hear_above();
     const std::int64_t now = now_ns();
     let_in(now);
     if (now >= tick_ns_) tick(now);
@@ -206,6 +306,8 @@ void SwitchService::serve(const FileDescriptor& signals) {
   sweep();
   if (options_.publish) options_.publish(options_.describe(status()));
   guests_.clear();
+  uplinks_.clear();
+  parted_.clear();
   gate_.reset();  // nobody is to wait at a door behind which there is nobody
 }
 
@@ -296,11 +398,13 @@ void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
 
 // Empty, or why the key that was there stays. Jobs that are there go on with what they have agreed.
 std::string SwitchService::reload() {
-  if (!has_key_) return {};
   try {
+    if (options_.above && options_.above->key) key_above_ = options_.above->key().value_or(wire::Secret{});
+    if (!has_key_) return {};
     const auto key = options_.key();
     if (!key) return "there is no key any more: the one that was there stays";
     key_ = *key;
+    if (options_.above && !options_.above->key) key_above_ = key_;
     return {};
   } catch (const Error& e) {
     return e.what();
@@ -320,6 +424,7 @@ void SwitchService::tick(std::int64_t now_ns) {
       guest.line.close();
     }
   }
+  uplinks_left();
   if (!options_.publish || now_ns < publish_ns_) return;
   publish_ns_ = now_ns + options_.publish_every_ns;
   options_.publish(options_.describe(status()));
@@ -352,55 +457,87 @@ void SwitchService::say(Seat seat, const wire::SwitchMessage& message) {
   if (std::holds_alternative<wire::SwitchRefused>(message)) guest->second.leaving = true;
 }
 
-std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& job,
-                                                       wire::SwitchOpened& opened) {
-  const wire::DatagramProtection protection =
-      has_key_ ? wire::DatagramProtection::authenticated : wire::DatagramProtection::checksum;
-  std::size_t payload = wire::kMaxDatagramPayload;
-  std::size_t window = SIZE_MAX;
-  wire::CipherKind cipher = wire::CipherKind::aes256_gcm;
+SwitchService::Offer SwitchService::offer_to(const SwitchJobs::Job& job) const {
+  Offer offer;
+  offer.slots = options_.quotas.slots;
+  offer.threads = threads_.size();
   for (const SwitchJobs::Worker& worker : job.workers) {
-    payload = std::min<std::size_t>(payload, worker.payload);
-    window = std::min<std::size_t>(window, worker.window);
-    if (guests_.at(*worker.seat).cipher != cipher) cipher = wire::CipherKind::chacha20_poly1305;
+    const wire::SwitchJoin& asked = worker.asked;
+    offer.payload = std::min<std::size_t>(offer.payload, asked.payload);
+    offer.window = std::min<std::size_t>(offer.window, asked.window);
+    if (asked.is_rack()) {
+      offer.slots = std::min<std::size_t>(offer.slots, asked.slots);
+      offer.threads = std::min<std::size_t>(offer.threads, asked.threads);
+    }
+    if (guests_.at(*worker.seat).cipher != offer.cipher) offer.cipher = wire::CipherKind::chacha20_poly1305;
   }
-  const auto shape = protocol::shape_of_blocks(payload, job.first.block);
+  return offer;
+}
+
+std::optional<wire::SwitchRefused> SwitchService::cut(const SwitchJobs::Job& job, const Offer& offer,
+                                                      Cut& cut) const {
+  const auto shape = protocol::shape_of_blocks(offer.payload, job.first.block);
   if (!shape)
     return wire::SwitchRefused{
         ErrorCode::invalid_argument,
         fmt::format(
             "a block of {} elements does not fit into a datagram of {} bytes, the largest on the way to "
             "all workers",
-            job.first.block, payload)};
-  const std::size_t datagram = shape->payload + udp_around(protection);
-  const std::size_t slots =
-      protocol::slots_that_fit(window, threads_.front()->socket().window(), job.workers.size(),
-                               threads_.size(), datagram, options_.quotas.slots);
+            job.first.block, offer.payload)};
+  cut.shape = *shape;
+  cut.threads = offer.threads;
+  cut.slots = protocol::slots_that_fit(offer.window, threads_.front()->socket().window(), job.workers.size(),
+                                       offer.threads, shape->payload + udp_around(protection()), offer.slots);
+  return std::nullopt;
+}
+
+wire::DatagramProtection SwitchService::protection() const {
+  return has_key_ ? wire::DatagramProtection::authenticated : wire::DatagramProtection::checksum;
+}
+
+std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& job,
+                                                       wire::SwitchOpened& opened) {
+  const Offer offer = offer_to(job);
+  Cut cut;
+  if (job.above)  // as was asked for, or less: it was looked at when it came
+    cut = {{job.above->block, job.above->columns,
+            wire::aggregation_payload(job.above->columns, job.above->block, 4)},
+           job.above->slots,
+           job.above->threads};
+  else if (const auto refused = this->cut(job, offer, cut))
+    return refused;
 
   protocol::JobTerms terms;
   terms.job = next_job_++;
   terms.epoch = 1;
   terms.workers = static_cast<std::uint16_t>(job.workers.size());
-  terms.slots = static_cast<std::uint16_t>(slots);
-  terms.columns = shape->columns;
-  terms.block = shape->block;
+  terms.slots = static_cast<std::uint16_t>(cut.slots);
+  terms.columns = cut.shape.columns;
+  terms.block = cut.shape.block;
   terms.ordered = job.first.ordered;
-  terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(threads_.size());
-  terms.burst_bytes = protocol::burst_for(terms, datagram);
+  terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(cut.threads);
+  terms.burst_bytes = protocol::burst_for(terms, cut.shape.payload + udp_around(protection()));
+  if (job.above) terms.above.emplace().worker = job.first.rack;
   opened = {terms.job,
             terms.epoch,
             static_cast<std::uint16_t>(address_.port),
-            static_cast<std::uint16_t>(threads_.size()),
+            static_cast<std::uint16_t>(cut.threads),
             terms.slots,
             terms.columns,
             terms.block,
-            protection,
-            cipher,
-            {}};
+            protection(),
+            offer.cipher,
+            {},
+            job.above ? job.above->life : terms.job};
   wire::fill_random(opened.secret);
-  for (std::size_t t = 0; t < threads_.size(); ++t) {
+  for (std::size_t t = 0; t < cut.threads; ++t) {
     terms.self = static_cast<std::uint16_t>(terms.workers + t);
-    if (const auto refused = threads_[t]->open(terms, opened.secret, cipher)) {
+    std::optional<SwitchThreadAbove> above;
+    if (job.above)
+      above = {UdpAddress(fmt::format("{}:{}", address_above_.host, job.above->port + t)), *job.above,
+               job.first.rack, static_cast<std::uint16_t>(job.first.racks + t)};
+    if (const auto refused =
+            threads_[t]->open(terms, opened.secret, offer.cipher, above ? &*above : nullptr)) {
       for (std::size_t before = 0; before < t; ++before) threads_[before]->close(terms.job);
       return wire::SwitchRefused{
           refused->busy ? ErrorCode::unsupported : ErrorCode::invalid_argument,
@@ -422,8 +559,10 @@ SwitchStatus SwitchService::status() {
     out.name = name;
     out.workers = job.workers.size();
     out.here = job.here();
+    out.racks = job.first.racks;
     if (!job.opened) continue;
-    out.slots = std::size_t{job.opened->slots} * threads_.size();
+    out.above = job.above.has_value();
+    out.slots = std::size_t{job.opened->slots} * job.opened->threads;
     for (const SwitchThreadStatus& thread : status.threads)
       if (const auto found = thread.jobs.find(job.opened->job); found != thread.jobs.end())
         out.counters += found->second;
@@ -444,6 +583,7 @@ SwitchStatus SwitchService::status() {
   status.opened = jobs_.opened();
   status.failed = jobs_.failed();
   status.draining = jobs_.draining();
+  if (options_.above) status.above = to_string(address_above_);
   status.refused_connections = gate_->counts().strangers();
   return status;
 }

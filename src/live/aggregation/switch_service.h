@@ -7,6 +7,9 @@
 //
 // Without a key it listens on loopback alone. Orders (wire::SwitchOrder) are taken from processes of its own
 // host that hold the key and belong to its user or to root.
+//
+// With a switch above it, jobs whose workers are at several switches are summed in two steps: it joins that
+// one as one worker of the job (switch_uplink.h) and sends one stream there. Other jobs are its own alone.
 #pragma once
 
 #include <functional>
@@ -18,6 +21,7 @@
 #include "live/aggregation/switch_jobs.h"
 #include "live/aggregation/switch_line.h"
 #include "live/aggregation/switch_thread.h"
+#include "live/aggregation/switch_uplink.h"
 #include "live/aggregation/switchml_port.h"
 #include "live/join/gate.h"
 #include "live/tcp/pulse.h"
@@ -30,6 +34,8 @@ struct SwitchStatus {
     std::size_t workers = 0;
     std::size_t here = 0;
     std::size_t slots = 0;  // of all threads; 0: it waits for its workers
+    std::size_t racks = 1;  // switches that have a part of its workers
+    bool above = false;     // the switch above has opened it, and counts this one
     protocol::SwitchCounters counters;
   };
   std::vector<Job> jobs;
@@ -37,9 +43,16 @@ struct SwitchStatus {
   std::size_t memory_most = 0;           // that can be
   std::uint64_t opened = 0, failed = 0;  // jobs so far
   bool draining = false;
+  std::string above;  // the switch's address; empty: there is none
   std::uint64_t refused_connections = 0;
   std::vector<SwitchThreadStatus> threads;
   std::optional<SwitchmlPortStatus> switchml;  // its job is one of `jobs`, its memory is part of the above
+};
+
+struct SwitchAboveOptions {
+  Endpoint address;
+  // As SwitchServiceOptions::key, and called as often. Empty: it has the same key as this one.
+  std::function<std::optional<wire::Secret>()> key = {};
 };
 
 struct SwitchServiceOptions {
@@ -54,6 +67,7 @@ struct SwitchServiceOptions {
   std::function<std::string(const SwitchStatus&)> describe;
   std::function<void(const std::string&)> publish;
   std::int64_t publish_every_ns = 5'000'000'000;
+  std::optional<SwitchAboveOptions> above;
   UdpOptions socket;
   std::optional<SwitchmlPortOptions> switchml;    // a job of SwitchML's workers beside the others
   std::int64_t host_timeout_ns = 15'000'000'000;  // of a host that does not answer any more
@@ -70,6 +84,8 @@ class SwitchService {
   SwitchService& operator=(const SwitchService&) = delete;
 
   const Endpoint& address() const { return address_; }
+  // What the switch above is called in texts; empty: there is none.
+  const std::string& above() const { return above_name_; }
   // Of SwitchML's workers; null: none are served.
   const SwitchmlPort* switchml() const { return switchml_.get(); }
   // One line: the most memory that it takes, and what that is made of.
@@ -96,7 +112,9 @@ class SwitchService {
     Pulse pulse;
   };
 
+  void set_above();
   void listen();
+  wire::DatagramProtection protection() const;
   void let_in(std::int64_t now_ns);
   void hear(Seat seat, Guest& guest);
   void obey(Guest& guest, wire::SwitchDo order);
@@ -106,19 +124,42 @@ class SwitchService {
   void say(Seat seat, const wire::SwitchMessage& message);
   std::optional<wire::SwitchRefused> open(const SwitchJobs::Job& job, wire::SwitchOpened& opened);
   void close(const wire::SwitchOpened& opened);
+  // The least that all of a job's workers take.
+  struct Offer {
+    std::size_t payload = wire::kMaxDatagramPayload;
+    std::size_t window = SIZE_MAX, slots = 0, threads = 0;
+    wire::CipherKind cipher = wire::CipherKind::aes256_gcm;
+  };
+  Offer offer_to(const SwitchJobs::Job& job) const;
+  // How it is cut into blocks and how many slots it is lent; or why not.
+  struct Cut {
+    protocol::BlockShape shape;
+    std::size_t slots = 0, threads = 0;
+  };
+  std::optional<wire::SwitchRefused> cut(const SwitchJobs::Job& job, const Offer& offer, Cut& cut) const;
+  std::optional<wire::SwitchRefused> climb(const SwitchJobs::Job& job);
+  void say_above(const SwitchJobs::Job& job, const wire::SwitchMessage& message);
+  void descend(const SwitchJobs::Job& job);
+  void hear_above();
+  std::size_t uplinks_left();
+  SwitchJobs::Hooks hooks();
   SwitchStatus status();
   std::string reload();
 
   const SwitchServiceOptions options_;
-  wire::Secret key_{};
+  wire::Secret key_{}, key_above_{};
   bool has_key_ = false;
-  Endpoint address_;
-  FileDescriptor wake_;
+  Endpoint address_, address_above_;
+  std::string above_name_;
+  FileDescriptor wake_, wake_above_;
   std::unique_ptr<Gate> gate_;
   std::vector<std::unique_ptr<SwitchThread>> threads_;
   std::unique_ptr<SwitchmlPort> switchml_;
   SwitchJobs jobs_;
   std::map<Seat, Guest> guests_;
+  std::map<std::string, std::unique_ptr<SwitchUplink>> uplinks_;  // by job
+  std::vector<std::unique_ptr<SwitchUplink>>
+      parted_;  // as many as jobs at most, whose threads have not ended
   Seat next_seat_ = 1;
   std::uint32_t next_job_ = 0;
   std::int64_t tick_ns_ = 0, publish_ns_ = 0;

@@ -13,18 +13,25 @@ namespace {
 constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 constexpr int kWaitForKernelMs = 100;
 
-void wait_for(int fd, short events, int wake, int ms) {
-  pollfd polled[] = {{fd, events, 0}, {wake, POLLIN, 0}};
-  ::poll(polled, 2, ms);
+void wait_for(int fd, int other, short events, int wake, int ms) {
+  pollfd polled[] = {{fd, events, 0}, {other, events, 0}, {wake, POLLIN, 0}};
+  ::poll(polled, 3, ms);
 }
 
 }  // namespace
+
+SwitchThread::Above::Above(const UdpAddress& local, const SwitchThreadOptions& options)
+    : socket(local, options.socket),
+      sender(socket, options.sender, options.send),
+      receiver(socket, options.receive) {}
 
 SwitchThread::SwitchThread(const UdpAddress& local, const SwitchThreadOptions& options)
     : options_(options),
       socket_(local, options.socket),
       sender_(socket_, options.sender, options.send),
       receiver_(socket_, options.receive),
+      above_(options.local_above.empty() ? nullptr
+                                         : std::make_unique<Above>(UdpAddress(options.local_above), options)),
       sums_(options.limits),
       batch_(kBatchBytes) {
   thread_ = std::thread([this] { loop(); });
@@ -35,12 +42,13 @@ SwitchThread::~SwitchThread() {
   thread_.join();
 }
 
-std::size_t SwitchThread::fixed_bytes(const UdpOptions& options) {
+std::size_t SwitchThread::fixed_bytes(const UdpOptions& options, bool has_above) {
   // A receiver's buffers and a sender's arena are as large as a batch of the largest datagrams.
   constexpr std::size_t kReceiver = std::size_t{2} << 20;
   constexpr std::size_t kSender = std::size_t{512} << 10;
-  return kReceiver + kSender + kBatchBytes + 2 * static_cast<std::size_t>(options.receive_bytes) +
-         2 * static_cast<std::size_t>(options.send_bytes);
+  const std::size_t socket = kReceiver + kSender + 2 * static_cast<std::size_t>(options.receive_bytes) +
+                             2 * static_cast<std::size_t>(options.send_bytes);
+  return kBatchBytes + socket * (has_above ? 2 : 1);
 }
 
 std::size_t SwitchThread::bytes_per_worker() {
@@ -49,19 +57,34 @@ std::size_t SwitchThread::bytes_per_worker() {
 }
 
 std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms& terms,
-                                                        const wire::Secret& secret, wire::CipherKind cipher) {
+                                                        const wire::Secret& secret, wire::CipherKind cipher,
+                                                        const SwitchThreadAbove* above) {
   const wire::DatagramSuite suite{options_.protection, cipher};
   std::optional<protocol::OpenRefusal> refused;
   orders_.give([&] {
     refused = sums_.open(terms);
     if (refused) return;
-    Job job{wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, wire::kEverybody}, suite), {}};
+    Job job{wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, wire::kEverybody}, suite),
+            {},
+            std::nullopt};
     job.members.reserve(terms.workers);
     for (std::uint16_t w = 0; w < terms.workers; ++w)
       job.members.push_back({wire::DatagramOpener(secret, {terms.job, terms.epoch, w, terms.self}, suite),
                              wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, w}, suite),
                              0,
                              {}});
+    if (above != nullptr) {
+      const wire::SwitchOpened& t = above->terms;
+      const wire::DatagramSuite there{t.protection, t.cipher};
+      above_->protection = t.protection;
+      above_->jobs[t.job] = terms.job;
+      job.part.emplace(
+          Part{t.job, t.epoch, terms.epoch, above->self, t.protection,
+               wire::DatagramSealer(t.secret, {t.job, t.epoch, above->rack, above->self}, there),
+               wire::DatagramOpener(t.secret, {t.job, t.epoch, above->self, above->rack}, there),
+               wire::DatagramOpener(t.secret, {t.job, t.epoch, above->self, wire::kEverybody}, there),
+               above_->sender.add(above->address)});
+    }
     jobs_.insert_or_assign(terms.job, std::move(job));
   });
   return refused;
@@ -75,6 +98,10 @@ void SwitchThread::close(std::uint32_t job) {
     if (found == jobs_.end()) return;
     for (const Member& member : found->second.members)
       if (member.known) sender_.remove(member.to);
+    if (const auto& part = found->second.part) {
+      above_->sender.remove(part->to);
+      above_->jobs.erase(part->job);
+    }
     jobs_.erase(found);
   });
 }
@@ -90,6 +117,10 @@ SwitchThreadStatus SwitchThread::status() {
     status.sent = sender_.statistics();
     status.received = receiver_.statistics();
     status.dropped = socket_.dropped();
+    if (above_ == nullptr) return;
+    status.sent_above = above_->sender.statistics();
+    status.received_above = above_->receiver.statistics();
+    status.dropped += above_->socket.dropped();
   });
   return status;
 }
@@ -97,13 +128,15 @@ SwitchThreadStatus SwitchThread::status() {
 void SwitchThread::loop() {
   while (!stop_) {
     const std::int64_t now = now_ns();
-    const bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
+    bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
+    if (above_)
+      more |= above_->receiver.receive([&](UdpReceiver::Datagram& datagram) { take_above(datagram, now); });
     flush_results();
     flush();
     if (orders_.given())
       orders_.obey();
     else if (!more)
-      wait_for(socket_.fd(), POLLIN, orders_.fd(), -1);
+      wait_for(socket_.fd(), above_ ? above_->socket.fd() : -1, POLLIN, orders_.fd(), -1);
   }
 }
 
@@ -126,8 +159,34 @@ void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
   for (const protocol::SwitchAction& action : sums_.on(header, payload, {member.to, 1}, now_ns)) {
     if (action.to == protocol::SwitchAction::To::all)
       send_to_all(job, action);
+    else if (action.to == protocol::SwitchAction::To::above)
+      send_above(*job.part, action);
     else
       send_to(member, action);
+  }
+}
+
+void SwitchThread::take_above(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
+  wire::DatagramHeader header;
+  if (const auto why = wire::decode(datagram.bytes, above_->protection, header);
+      why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  const auto found = above_->jobs.find(header.job);
+  if (found == above_->jobs.end()) return refusals_.count(wire::DatagramRefusal::job);
+  Job& job = jobs_.at(found->second);
+  Part& part = *job.part;
+  if (header.sender != part.self) return refusals_.count(wire::DatagramRefusal::sender);
+  wire::DatagramOpener& opener = (header.flags & wire::kDatagramToAll) != 0 ? part.from_all : part.opener;
+  if (const auto why = opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  const auto payload = datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length);
+  header.job = found->second;
+  header.epoch = part.own_epoch;
+  for (const protocol::SwitchAction& action : sums_.on_above(header, payload, now_ns)) {
+    if (action.to == protocol::SwitchAction::To::all)
+      send_to_all(job, action);
+    else
+      send_above(part, action);
   }
 }
 
@@ -142,23 +201,44 @@ void SwitchThread::learn(Member& member, const UdpAddress& from) {
   member.known = true;
 }
 
-std::byte* SwitchThread::place(UdpSender::Destination to, std::size_t bytes) {
-  std::byte* at = sender_.place(to, wire::kOrdinary, bytes);
+std::byte* SwitchThread::place(UdpSender& sender, UdpSender::Destination to, std::size_t bytes) {
+  std::byte* at = sender.place(to, wire::kOrdinary, bytes);
   if (at != nullptr) return at;
   flush();
-  return sender_.place(to, wire::kOrdinary, bytes);
+  return sender.place(to, wire::kOrdinary, bytes);
 }
 
 // The kernel takes more when what it has is on its way; meanwhile what comes waits in its other buffer.
 void SwitchThread::flush() {
-  while (!sender_.flush() && !orders_.given())
-    wait_for(socket_.fd(), POLLOUT, orders_.fd(), kWaitForKernelMs);
+  while (!flush_all() && !orders_.given()) {
+    const bool above = above_ && !above_->sender.empty();
+    wait_for(sender_.empty() ? -1 : socket_.fd(), above ? above_->socket.fd() : -1, POLLOUT, orders_.fd(),
+             kWaitForKernelMs);
+  }
+}
+
+bool SwitchThread::flush_all() {
+  const bool below = sender_.flush();
+  return (!above_ || above_->sender.flush()) && below;
+}
+
+// Here the number is this switch's own, and there another one.
+void SwitchThread::send_above(Part& part, const protocol::SwitchAction& action) {
+  const std::size_t bytes =
+      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(part.protection);
+  std::byte* const at = place(above_->sender, part.to, bytes);
+  if (at == nullptr) return;  // a worker asks, and it is said again
+  wire::DatagramHeader header = action.header;
+  header.job = part.job;
+  header.epoch = part.epoch;
+  header.length = static_cast<std::uint16_t>(action.payload.size());
+  above_->sender.placed(part.sealer.seal(header, action.payload.data(), at));
 }
 
 void SwitchThread::send_to(Member& member, const protocol::SwitchAction& action) {
   const std::size_t bytes =
       wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(options_.protection);
-  std::byte* const at = place(member.to, bytes);
+  std::byte* const at = place(sender_, member.to, bytes);
   if (at == nullptr) return;  // it was asked to do something else: the worker says it again
   wire::DatagramHeader header = action.header;
   header.length = static_cast<std::uint16_t>(action.payload.size());
@@ -185,7 +265,7 @@ void SwitchThread::flush_results() {
       for (const Member& member : found->second.members) {
         if (!member.known) continue;
         for (std::size_t i = first; i < end; ++i) {
-          std::byte* const at = place(member.to, waiting_[i].bytes);
+          std::byte* const at = place(sender_, member.to, waiting_[i].bytes);
           if (at == nullptr) break;
           std::memcpy(at, batch_.data() + waiting_[i].offset, waiting_[i].bytes);
           sender_.placed(waiting_[i].bytes);

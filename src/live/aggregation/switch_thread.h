@@ -8,12 +8,16 @@
 // What comes is opened with the key of who it says it is from, before anything else is done with it; each
 // number is taken once. Results for all workers are sealed once, and wait until the batch of what has come is
 // through: then each worker gets its own in as few system calls as the kernel can do.
+//
+// Where there is a switch above, a second socket is for what goes there and comes from there: its way may be
+// through another network than that of workers. There the job has another number, epoch and keys.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -24,12 +28,14 @@
 #include "live/udp/udp_socket.h"
 #include "protocol/aggregation/switch.h"
 #include "wire/datagram_cipher.h"
+#include "wire/switch_message.h"
 
 namespace talweg::live {
 
 struct SwitchThreadOptions {
   protocol::SwitchLimits limits;
   wire::DatagramProtection protection = wire::DatagramProtection::authenticated;
+  std::string local_above;  // address from which to speak to the switch above; empty: there is none
   UdpOptions socket;
   UdpSenderOptions sender;
   UdpSender::SendCall send;          // for tests
@@ -43,7 +49,17 @@ struct SwitchThreadStatus {
   wire::DatagramRefusals refusals;
   UdpSendStatistics sent;
   UdpReceiveStatistics received;
-  std::uint64_t dropped = 0;  // by the kernel, whose buffer was full
+  std::uint64_t dropped = 0;     // by the kernel, whose buffer was full
+  UdpSendStatistics sent_above;  // these two of the way to the switch above
+  UdpReceiveStatistics received_above;
+};
+
+// A job's part at the thread of the switch above that has the same number as this one.
+struct SwitchThreadAbove {
+  UdpAddress address;
+  wire::SwitchOpened terms;
+  std::uint16_t rack = 0;  // as what it is a part
+  std::uint16_t self = 0;  // the number of that thread, as the sender of what it says
 };
 
 class SwitchThread {
@@ -55,17 +71,20 @@ class SwitchThread {
   SwitchThread& operator=(const SwitchThread&) = delete;
 
   const UdpSocket& socket() const { return socket_; }
+  // To the switch above; null: there is none.
+  const UdpSocket* socket_above() const { return above_ ? &above_->socket : nullptr; }
 
   // These wait until the thread has done it, which takes no longer than a batch of datagrams. For one other
   // thread to call. `secret` must be new: no two jobs may ever have the same. `cipher`: one that all of the
-  // job's workers have.
+  // job's workers have. `above`: of a job with a switch above, whose terms.above is set.
   std::optional<protocol::OpenRefusal> open(const protocol::JobTerms& terms, const wire::Secret& secret,
-                                            wire::CipherKind cipher);
+                                            wire::CipherKind cipher,
+                                            const SwitchThreadAbove* above = nullptr);
   void close(std::uint32_t job);
   SwitchThreadStatus status();
 
   // Memory of a thread beside that of slots, and of each worker in it, in bytes.
-  static std::size_t fixed_bytes(const UdpOptions& options);
+  static std::size_t fixed_bytes(const UdpOptions& options, bool has_above);
   static std::size_t bytes_per_worker();
 
  private:
@@ -76,9 +95,28 @@ class SwitchThread {
     UdpAddress address;
     bool known = false;  // has spoken, so that there is an address
   };
+  // What a job is to the switch above.
+  struct Part {
+    std::uint32_t job;
+    std::uint32_t epoch, own_epoch;  // there, and here
+    std::uint16_t self;              // of the switch there
+    wire::DatagramProtection protection;
+    wire::DatagramSealer sealer;
+    wire::DatagramOpener opener, from_all;
+    UdpSender::Destination to;
+  };
   struct Job {
     wire::DatagramSealer to_all;
     std::vector<Member> members;
+    std::optional<Part> part;
+  };
+  struct Above {
+    UdpSocket socket;
+    UdpSender sender;
+    UdpReceiver receiver;
+    std::unordered_map<std::uint32_t, std::uint32_t> jobs = {};                // there, and here
+    wire::DatagramProtection protection = wire::DatagramProtection::checksum;  // of the last one
+    Above(const UdpAddress& local, const SwitchThreadOptions& options);
   };
   // A result that waits in the batch.
   struct Waiting {
@@ -88,17 +126,21 @@ class SwitchThread {
 
   void loop();
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
+  void take_above(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
+  void send_above(Part& part, const protocol::SwitchAction& action);
+  bool flush_all();
   void learn(Member& member, const UdpAddress& from);
   void send_to(Member& member, const protocol::SwitchAction& action);
   void send_to_all(Job& job, const protocol::SwitchAction& action);
   void flush_results();
   void flush();
-  std::byte* place(UdpSender::Destination to, std::size_t bytes);
+  std::byte* place(UdpSender& sender, UdpSender::Destination to, std::size_t bytes);
 
   const SwitchThreadOptions options_;
   UdpSocket socket_;
   UdpSender sender_;
   UdpReceiver receiver_;
+  std::unique_ptr<Above> above_;
   protocol::AggregationSwitch sums_;
   std::unordered_map<std::uint32_t, Job> jobs_;
   std::vector<std::byte> batch_;
