@@ -22,6 +22,7 @@
 #include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
+#include "group/kept_sizes.h"
 #include "kernel/reduce.h"
 #include "live/bounded/bounded_exchange.h"
 #include "protocol/bounded/lossy_sum.h"
@@ -126,13 +127,8 @@ class Sums : public BoundedSums {
   Kind kind_ = Kind::bounded;                      // of the call
   std::size_t messages_ = 0;                       // of it, that have to end
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
-  struct Known {
-    std::size_t count;
-    DataType type;
-    std::size_t tensor;  // its number there
-  };
-  std::vector<Known> known_;     // in the order of their last use, which is the same on all ranks
-  std::vector<std::byte> copy_;  // of an input that is the output, too
+  KeptSizes sizes_{kMostSizes};
+  std::vector<std::byte> copy_;               // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
   std::uint64_t calls_ = 0;
   bool ended_well_ = false;  // a call with data
@@ -364,20 +360,14 @@ LossReport Sums::run_exactly(const Sum& sum) {
 }
 
 std::size_t Sums::tensor_of(const Sum& sum) {
-  const auto known = std::ranges::find_if(
-      known_, [&](const Known& k) { return k.count == sum.call.count && k.type == sum.call.type; });
-  if (known != known_.end()) {
-    std::rotate(known, known + 1, known_.end());
-    return known_.back().tensor;
-  }
-  if (known_.size() == kMostSizes) {
-    exchange_->forget(known_.front().tensor);
-    known_.erase(known_.begin());
-  }
+  const BoundedCall& call = sum.call;
+  if (const auto known = sizes_.use(call.count, call.type)) return *known;
+  if (const auto old = sizes_.make_room()) exchange_->forget(*old);
   std::vector<std::uint64_t> bytes;
   for (const std::size_t count : sum.counts) bytes.push_back(count * sum.element);
-  known_.push_back({sum.call.count, sum.call.type, exchange_->add(bytes, sum.call.type)});
-  return known_.back().tensor;
+  const std::size_t tensor = exchange_->add(bytes, call.type);
+  sizes_.add(call.count, call.type, tensor);
+  return tensor;
 }
 
 // Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked

@@ -549,5 +549,27 @@ TEST(BoundedSums, EndWhenARankFailsThatHasYetToSayWhatItHasLost) {
   EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("the card is gone")));
 }
 
+// A size that is forgotten begins anew: its first calls lose nothing.
+TEST(BoundedSums, KeepTheDeadlinesOfTheSizesThatWereUsedLast) {
+  run_ranks(2, [](Group& group) {
+    const auto sums = BoundedSums::make(group, {.p = 0.1});
+    const auto exact = [&](std::size_t count, int times = 1) {
+      LossReport report;
+      for (int i = 0; i < times; ++i) {
+        const std::vector<float> in(count, 1.F);
+        std::vector<float> out(count);
+        report = sums->all_reduce({.in = in.data(), .out = out.data(), .count = count});
+      }
+      return report.exact;
+    };
+    EXPECT_FALSE(exact(1000, 25));
+    for (std::size_t other = 1; other <= 255; ++other) exact(other);
+    EXPECT_FALSE(exact(1000)) << "255 others are kept beside it";
+    for (std::size_t other = 1; other <= 256; ++other) exact(300 + other);
+    EXPECT_TRUE(exact(1000)) << "256 others have been used since";
+    EXPECT_FALSE(exact(1000, 25));
+  });
+}
+
 }  // namespace
 }  // namespace talweg::group
