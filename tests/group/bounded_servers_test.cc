@@ -1,11 +1,13 @@
 // Who sums in bounded sums, and their two halves as calls of their own: push and pull.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,7 +107,7 @@ TEST(BoundedServers, TakePushesOfWhichNothingIsLostThatIsNotInAResidual) {
           lost += report.lost_bytes;
           if (call % 3 != 2) continue;  // another push comes, and no pull before it
           sums->pull({.in = mine.data(), .out = parameters.data(), .count = kCount});
-          EXPECT_EQ(std::memcmp(mine.data(), parameters.data() + part.first, part.count * sizeof(float)), 0);
+          EXPECT_TRUE(std::ranges::equal(mine, std::span(parameters).subspan(part.first, part.count)));
         }
         sums->pull({.in = mine.data(), .out = parameters.data(), .count = kCount});
         const std::vector<float> left = exact_sum(group, residual);
