@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "base/fail.h"
 #include "cluster/racks.h"
@@ -80,10 +81,7 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
   prediction.seconds = prediction.breakdown.seconds();
   for (const int node : switches)
     prediction.through.push_back(network.nodes[static_cast<std::size_t>(node)].name);
-  std::vector<int> of_racks = racks;
-  std::ranges::sort(of_racks);
-  of_racks.erase(std::ranges::unique(of_racks).begin(), of_racks.end());
-  for (const int node : of_racks)
+  for (const int node : std::set<int>(racks.begin(), racks.end()))
     prediction.through.push_back(network.nodes[static_cast<std::size_t>(node)].name);
   return prediction;
 }

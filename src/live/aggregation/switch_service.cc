@@ -504,7 +504,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
             wire::aggregation_payload(job.above->columns, job.above->block, 4)},
            job.above->slots,
            job.above->threads};
-  else if (const auto refused = this->cut(job, offer, cut))
+  else if (auto refused = this->cut(job, offer, cut))
     return refused;
 
   protocol::JobTerms terms;
