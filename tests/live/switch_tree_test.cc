@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 
+#include "live/aggregation/switch_line.h"
+#include "live/join/gate.h"
 #include "served_switch.h"
 
 namespace talweg::live {
@@ -310,7 +312,8 @@ TEST(SwitchTree, SaysInOneLineWhatIsWrongWithTheSwitchAbove) {
   wrong.above->key = [&] { return key; };
   tree.start_rack(0, wrong);
   give_order(tree.top->service().address(), key, wire::SwitchDo::drain, soon());
-  join("", ErrorCode::timeout);  // it has ended, as it had nothing to do
+  join("it has not answered for 2 s: connecting",
+       ErrorCode::timeout);  // it has ended, as it had nothing to do
 }
 
 TEST(SwitchTree, NamesTheRackThatHasNotJoined) {
@@ -348,6 +351,49 @@ TEST(SwitchTree, RefusesWorkersThatDoNotAgreeWhereTheyAre) {
   const auto errors = run_tree(workers, [](SwitchClient&, std::uint16_t) {});
   EXPECT_THAT(errors, testing::Contains(AllOf(HasSubstr("mismatch"), HasSubstr("this is switch 0 of 2 for"),
                                               HasSubstr(" 4"), HasSubstr(" 5"))));
+}
+
+// Who says whatever it likes.
+SwitchLine stranger_at(const Endpoint& address) {
+  wire::Introduction introduction;
+  introduction.purpose = wire::Purpose::aggregation;
+  introduction.encrypt = true;
+  return {knock([&] { return connect_tcp(address, soon()); }, {}, introduction, soon(), {}, ""),
+          wire::kMaxSwitchReason + 64};
+}
+wire::SwitchMessage answer_to(SwitchLine& line) {
+  for (bool open = true; open;) {
+    open = wait_ready(line.socket(), false, soon()) && line.receive();
+    if (auto message = line.next()) return *message;
+  }
+  return wire::SwitchRefused{ErrorCode::peer_failed, "no answer"};
+}
+wire::SwitchJoin one_of_two_racks() {
+  wire::SwitchJoin join;
+  join.job = "a";
+  join.payload = 1400;
+  join.window = 1 << 20;
+  join.racks = 2;
+  join.all = 2;
+  return join;
+}
+
+TEST(SwitchTree, RefusesSwitchesThatCannotBeOfRacks) {
+  const Tree tree;
+  const auto refused = [](const Served& served, const wire::SwitchJoin& join, const char* text) {
+    SwitchLine line = stranger_at(served.service().address());
+    line.say(join);
+    line.flush();
+    const wire::SwitchMessage answer = answer_to(line);
+    ASSERT_TRUE(std::holds_alternative<wire::SwitchRefused>(answer));
+    EXPECT_THAT(std::get<wire::SwitchRefused>(answer).reason, HasSubstr(text));
+  };
+  wire::SwitchJoin join = one_of_two_racks();
+  join.threads = join.slots = 1;
+  refused(*tree.racks[0], join, "there are two levels and no more");
+  join.racks = 1;
+  join.slots = 0;
+  refused(*tree.top, join, "rack 0 of job a has no slots for it");
 }
 
 }  // namespace
