@@ -396,5 +396,46 @@ TEST(SwitchTree, RefusesSwitchesThatCannotBeOfRacks) {
   refused(*tree.top, join, "rack 0 of job a has no slots for it");
 }
 
+TEST(SwitchTree, KeepsLittleForASwitchAboveThatDoesNotRead) {
+  FileDescriptor listener = listen_tcp({"127.0.0.1", 0});
+  const int few = 4096;
+  ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
+  SwitchServiceOptions options;
+  options.above = SwitchAboveOptions{local_endpoint(listener), {}};
+  const wire::Secret none{};
+  Gate gate(
+      none, [](const wire::Introduction&) { return true; }, Logger(-1));
+  gate.listen(std::move(listener));
+  const Served rack(options);
+  SwitchLine worker = stranger_at(rack.service().address());
+  worker.say(one_of_two_racks());
+  worker.flush();
+  std::optional<SwitchLine> top;
+  wait_until([&] {
+    for (Visitor& v : gate.step(now_ns())) top.emplace(std::move(v), wire::kMaxSwitchRequest);
+    return top.has_value();
+  });
+  ASSERT_TRUE(std::holds_alternative<wire::SwitchJoin>(answer_to(*top)));
+  wire::SwitchOpened opened;
+  opened.job = opened.epoch = 1;
+  opened.port = 9;
+  opened.block = 256;
+  top->say(opened);
+  top->flush();
+  ASSERT_TRUE(std::holds_alternative<wire::SwitchOpened>(answer_to(worker)));
+
+  std::optional<wire::SwitchMessage> said;
+  std::uint32_t sum = 0;
+  while (!said && sum < 2'000'000) {
+    for (int i = 0; i < 1000; ++i) worker.say(wire::SwitchSum{++sum, 1, 0, false});
+    while (worker.flush() && worker.unsent() > 0) wait_ready(worker.socket(), true, soon());
+    worker.receive();
+    said = worker.next();
+  }
+  ASSERT_TRUE(said && std::holds_alternative<wire::SwitchRefused>(*said)) << sum;
+  EXPECT_THAT(std::get<wire::SwitchRefused>(*said).reason,
+              AllOf(HasSubstr("the switch above, "), HasSubstr("it does not read what it is told")));
+}
+
 }  // namespace
 }  // namespace talweg::live

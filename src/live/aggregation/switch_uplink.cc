@@ -75,11 +75,12 @@ std::vector<wire::SwitchMessage> SwitchUplink::hear() {
   // What it has said still counts where the connection has ended since.
   const bool open = line_->receive();
   while (auto message = line_->next()) heard.push_back(std::move(*message));
-  ended_ = line_->broken() || !open || !line_->flush();
+  ended_ = line_->broken() || !open || !line_->flush() || stalled();
   if (ended_)
-    heard.emplace_back(wire::SwitchRefused{ErrorCode::peer_failed, line_->broken()
-                                                                       ? "it does not keep to the protocol"
-                                                                       : "it has ended the connection"});
+    heard.emplace_back(
+        wire::SwitchRefused{ErrorCode::peer_failed, line_->broken() ? "it does not keep to the protocol"
+                                                    : stalled()     ? "it does not read what it is told"
+                                                                    : "it has ended the connection"});
   return heard;
 }
 
@@ -91,7 +92,7 @@ bool SwitchUplink::may_open(const wire::SwitchOpened& o) const {
 }
 
 void SwitchUplink::say(const wire::SwitchMessage& message) {
-  if (!line_ || ended_) return;
+  if (!line_ || ended_ || stalled()) return;
   line_->say(message);
   line_->flush();
 }
