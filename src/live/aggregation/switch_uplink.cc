@@ -1,5 +1,6 @@
 #include "live/aggregation/switch_uplink.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,7 +54,11 @@ void SwitchUplink::connect(const Endpoint& address, const wire::Secret& key) {
                      "give its secret to this switch in --above-key-file, or both the same one");
     tune_tcp(visitor_->socket);
   } catch (const Error& e) {
-    failure_ = wire::SwitchRefused{e.code(), e.what()};
+    const bool silent = e.code() == ErrorCode::timeout;
+    failure_ = wire::SwitchRefused{
+        e.code(),
+        (silent ? fmt::format("it has not answered for {} s: ", kConnectNs / 1'000'000'000) : std::string()) +
+            e.what()};
   }
   connected_ = true;
   const std::uint64_t one = 1;
@@ -86,7 +91,7 @@ std::vector<wire::SwitchMessage> SwitchUplink::hear() {
 
 bool SwitchUplink::may_open(const wire::SwitchOpened& o) const {
   return o.threads > 0 && o.threads <= request_.threads && o.slots > 0 && o.slots <= request_.slots &&
-         o.columns > 0 && o.block > 0 && (request_.block == 0 || o.block == request_.block) &&
+         o.columns > 0 && o.block > 0 && o.port > 0 && (request_.block == 0 || o.block == request_.block) &&
          wire::aggregation_payload(o.columns, o.block, 4) <= request_.payload &&
          o.port + o.threads <= 0x10000 && request_.workers + o.threads <= 0xffff;
 }
