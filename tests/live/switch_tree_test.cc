@@ -316,6 +316,23 @@ TEST(SwitchTree, SaysInOneLineWhatIsWrongWithTheSwitchAbove) {
        ErrorCode::timeout);  // it has ended, as it had nothing to do
 }
 
+TEST(SwitchTree, ReadsTheKeyOfTheSwitchAboveAgain) {
+  const wire::Secret key = wire::secret_from_text("one key"), other = wire::secret_from_text("another key");
+  std::atomic<const wire::Secret*> read{&other};
+  SwitchServiceOptions keyed, below;
+  keyed.key = [&] { return key; };
+  Tree tree(keyed);
+  below.above = SwitchAboveOptions{tree.top->service().address(), [&] { return *read.load(); }};
+  for (std::uint16_t r = 0; r < kRacks; ++r) tree.start_rack(r, below);
+  read = &key;
+  for (const auto& rack : tree.racks)
+    EXPECT_EQ(give_order(rack->service().address(), {}, wire::SwitchDo::reload, soon()),
+              "the key has been read again");
+  expect_none(run_tree(tree.workers(), [&](SwitchClient& client, std::uint16_t number) {
+    sum_and_check(client, number, kInAll, 1, {1000});
+  }));
+}
+
 TEST(SwitchTree, NamesTheRackThatHasNotJoined) {
   const Tree tree;
   std::vector<SwitchClientOptions> workers = tree.workers();

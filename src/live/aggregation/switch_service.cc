@@ -395,7 +395,8 @@ void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
     jobs_.drain();
     guest.line.say(wire::SwitchText{fmt::format("draining: {} jobs are still there", jobs_.jobs().size())});
   } else if (const std::string why = reload(); why.empty()) {
-    guest.line.say(wire::SwitchText{has_key_ ? "the key has been read again" : "there is no key to read"});
+    const bool any = has_key_ || (options_.above && options_.above->key);
+    guest.line.say(wire::SwitchText{any ? "the key has been read again" : "there is no key to read"});
   } else {
     guest.line.say(wire::SwitchRefused{ErrorCode::invalid_argument, why});
   }
