@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <set>
 
@@ -30,14 +31,24 @@ bool serves(const std::string& algorithm, const forest::Request& request) {
   return forest::find_planner(algorithm).serves(request);
 }
 
+std::vector<int> summing_racks(const cluster::Cluster& network) {
+  std::vector<int> racks = cluster::racks_of(network);
+  if (std::ranges::adjacent_find(racks, std::ranges::not_equal_to()) == racks.end()) racks.clear();
+  return racks;
+}
+
 std::vector<int> summing_nodes(const cluster::Cluster& network) {
   const std::vector<int> able = cluster::nodes_that_sum(network);
+  const auto is_able = [&](int node) { return std::ranges::find(able, node) != able.end(); };
+  const std::vector<int> racks = cluster::racks_of(network);
+  if (!std::ranges::all_of(racks, is_able)) return {};
+  if (!racks.empty() && summing_racks(network).empty()) return {racks[0]};
   std::vector<int> named;
   std::ranges::copy_if(able, std::back_inserter(named), [&](int node) {
     const cluster::Node& at = network.nodes[static_cast<std::size_t>(node)];
     return !at.switch_at.empty() && at.above.empty();
   });
-  return named.empty() ? able : named;
+  return named.empty() && racks.empty() ? able : named;
 }
 
 std::string why_no_switch(const SimulateOptions& o) {
@@ -59,7 +70,7 @@ std::string why_no_switch(const SimulateOptions& o) {
 sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType type) {
   sim::SwitchSumsOptions how;
   how.switches = summing_nodes(o.cluster);
-  how.racks = cluster::racks_of(o.cluster);
+  how.racks = summing_racks(o.cluster);
   how.costs = o.ranks.costs;
   how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   return how;
@@ -69,7 +80,7 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
                           const sim::SwitchJob& job) {
   const cluster::Cluster& network = model.network();
   const auto switches = summing_nodes(network);
-  const auto racks = cluster::racks_of(network);
+  const auto racks = summing_racks(network);
   const auto element = static_cast<std::int64_t>(size_of(type));
   const std::int64_t elements = std::int64_t{job.terms.columns} * job.terms.block;
   // Of types of two bytes a block fills less of its datagram.

@@ -25,8 +25,11 @@ void check_algorithm(const std::string& name);
 bool serves(const std::string& algorithm, const forest::Request& request);
 
 // The nodes that sum: those that say where their switch listens; or else all that can. Where switches of
-// racks are below one, that one alone: cluster::racks_of() has the others.
+// racks are below one, that one alone, or where all workers are in one rack, that of the rack; none where
+// one of them is not reached.
 std::vector<int> summing_nodes(const cluster::Cluster& network);
+// By worker, its rack's switch, below that one; empty: they send to summing_nodes() themselves.
+std::vector<int> summing_racks(const cluster::Cluster& network);
 
 // Why calls cannot be summed by switches where all else is as `options` say; empty: they can.
 std::string why_no_switch(const SimulateOptions& options);

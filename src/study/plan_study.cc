@@ -14,7 +14,6 @@
 #include "base/at.h"
 #include "base/collectives.h"
 #include "base/units.h"
-#include "cluster/racks.h"
 #include "forest/cost.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
@@ -208,7 +207,7 @@ class Pieces {
   void predict_switches() {
     sim::SwitchSumsOptions how;
     how.switches = summing_nodes(network_);
-    how.racks = cluster::racks_of(network_);
+    how.racks = summing_racks(network_);
     if (how.switches.empty() || result_.ranks + std::ssize(how.switches) > 0xffff) return;
     const sim::SwitchJob job = sim::switch_job(how, {}, result_.ranks);
     for (StudyRow& row : result_.rows) row.by_switch = predict_switch(*model_, row.bytes, DataType::f32, job);

@@ -81,7 +81,7 @@ wait $racks $pid; echo ended $?)"));
   EXPECT_THAT(outcome.out, HasSubstr("# switch: one for each of 2 racks, and one above: 1 thread x "));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_above{address=\"127.0.0.1:"));
   EXPECT_THAT(outcome.out, HasSubstr("\nabove: talweg_switch_jobs_opened_total 3\n"));
-  EXPECT_THAT(outcome.out, HasSubstr(" jobs x 73 KiB for the switch above"));
+  EXPECT_THAT(outcome.out, HasSubstr(" jobs x 137 KiB for the switch above"));
   EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));
 }
 

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 
+#include "live/aggregation/switch_line.h"
+#include "live/join/gate.h"
 #include "served_switch.h"
 
 namespace talweg::live {
@@ -310,7 +312,25 @@ TEST(SwitchTree, SaysInOneLineWhatIsWrongWithTheSwitchAbove) {
   wrong.above->key = [&] { return key; };
   tree.start_rack(0, wrong);
   give_order(tree.top->service().address(), key, wire::SwitchDo::drain, soon());
-  join("", ErrorCode::timeout);  // it has ended, as it had nothing to do
+  join("it has not answered for 2 s: connecting",
+       ErrorCode::timeout);  // it has ended, as it had nothing to do
+}
+
+TEST(SwitchTree, ReadsTheKeyOfTheSwitchAboveAgain) {
+  const wire::Secret key = wire::secret_from_text("one key"), other = wire::secret_from_text("another key");
+  std::atomic<const wire::Secret*> read{&other};
+  SwitchServiceOptions keyed, below;
+  keyed.key = [&] { return key; };
+  Tree tree(keyed);
+  below.above = SwitchAboveOptions{tree.top->service().address(), [&] { return *read.load(); }};
+  for (std::uint16_t r = 0; r < kRacks; ++r) tree.start_rack(r, below);
+  read = &key;
+  for (const auto& rack : tree.racks)
+    EXPECT_EQ(give_order(rack->service().address(), {}, wire::SwitchDo::reload, soon()),
+              "the key has been read again");
+  expect_none(run_tree(tree.workers(), [&](SwitchClient& client, std::uint16_t number) {
+    sum_and_check(client, number, kInAll, 1, {1000});
+  }));
 }
 
 TEST(SwitchTree, NamesTheRackThatHasNotJoined) {
@@ -348,6 +368,90 @@ TEST(SwitchTree, RefusesWorkersThatDoNotAgreeWhereTheyAre) {
   const auto errors = run_tree(workers, [](SwitchClient&, std::uint16_t) {});
   EXPECT_THAT(errors, testing::Contains(AllOf(HasSubstr("mismatch"), HasSubstr("this is switch 0 of 2 for"),
                                               HasSubstr(" 4"), HasSubstr(" 5"))));
+}
+
+// Who says whatever it likes.
+SwitchLine stranger_at(const Endpoint& address) {
+  wire::Introduction introduction;
+  introduction.purpose = wire::Purpose::aggregation;
+  introduction.encrypt = true;
+  return {knock([&] { return connect_tcp(address, soon()); }, {}, introduction, soon(), {}, ""),
+          wire::kMaxSwitchReason + 64};
+}
+wire::SwitchMessage answer_to(SwitchLine& line) {
+  for (bool open = true; open;) {
+    open = wait_ready(line.socket(), false, soon()) && line.receive();
+    if (auto message = line.next()) return *message;
+  }
+  return wire::SwitchRefused{ErrorCode::peer_failed, "no answer"};
+}
+wire::SwitchJoin one_of_two_racks() {
+  wire::SwitchJoin join;
+  join.job = "a";
+  join.payload = 1400;
+  join.window = 1 << 20;
+  join.racks = 2;
+  join.all = 2;
+  return join;
+}
+
+TEST(SwitchTree, RefusesSwitchesThatCannotBeOfRacks) {
+  const Tree tree;
+  const auto refused = [](const Served& served, const wire::SwitchJoin& join, const char* text) {
+    SwitchLine line = stranger_at(served.service().address());
+    line.say(join);
+    line.flush();
+    const wire::SwitchMessage answer = answer_to(line);
+    ASSERT_TRUE(std::holds_alternative<wire::SwitchRefused>(answer));
+    EXPECT_THAT(std::get<wire::SwitchRefused>(answer).reason, HasSubstr(text));
+  };
+  wire::SwitchJoin join = one_of_two_racks();
+  join.threads = join.slots = 1;
+  refused(*tree.racks[0], join, "there are two levels and no more");
+  join.racks = 1;
+  join.slots = 0;
+  refused(*tree.top, join, "rack 0 of job a has no slots for it");
+}
+
+TEST(SwitchTree, KeepsLittleForASwitchAboveThatDoesNotRead) {
+  FileDescriptor listener = listen_tcp({"127.0.0.1", 0});
+  const int few = 4096;
+  ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
+  SwitchServiceOptions options;
+  options.above = SwitchAboveOptions{local_endpoint(listener), {}};
+  const wire::Secret none{};
+  Gate gate(
+      none, [](const wire::Introduction&) { return true; }, Logger(-1));
+  gate.listen(std::move(listener));
+  const Served rack(options);
+  SwitchLine worker = stranger_at(rack.service().address());
+  worker.say(one_of_two_racks());
+  worker.flush();
+  std::optional<SwitchLine> top;
+  wait_until([&] {
+    for (Visitor& v : gate.step(now_ns())) top.emplace(std::move(v), wire::kMaxSwitchRequest);
+    return top.has_value();
+  });
+  ASSERT_TRUE(std::holds_alternative<wire::SwitchJoin>(answer_to(*top)));
+  wire::SwitchOpened opened;
+  opened.job = opened.epoch = 1;
+  opened.port = 9;
+  opened.block = 256;
+  top->say(opened);
+  top->flush();
+  ASSERT_TRUE(std::holds_alternative<wire::SwitchOpened>(answer_to(worker)));
+
+  std::optional<wire::SwitchMessage> said;
+  std::uint32_t sum = 0;
+  while (!said && sum < 2'000'000) {
+    for (int i = 0; i < 1000; ++i) worker.say(wire::SwitchSum{++sum, 1, 0, false});
+    while (worker.flush() && worker.unsent() > 0) wait_ready(worker.socket(), true, soon());
+    worker.receive();
+    said = worker.next();
+  }
+  ASSERT_TRUE(said && std::holds_alternative<wire::SwitchRefused>(*said)) << sum;
+  EXPECT_THAT(std::get<wire::SwitchRefused>(*said).reason,
+              AllOf(HasSubstr("the switch above, "), HasSubstr("it does not read what it is told")));
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   if (r.racks == 1 ? !r.is_rack() && r.in_all() != r.workers : r.in_all() <= r.workers)
     return refused(invalid_argument, "a job at {} switch{} has {} workers at this one and {} in all", r.racks,
                    r.racks == 1 ? "" : "es", r.workers, r.in_all());
+  if (r.is_rack() && r.racks > 1)
+    return refused(invalid_argument,
+                   "rack {} of job {} says that this is one of {} switches below another one: there are two "
+                   "levels and no more",
+                   r.worker, r.job, r.racks);
+  if (r.is_rack() && r.slots == 0)
+    return refused(invalid_argument, "rack {} of job {} has no slots for it", r.worker, r.job);
   if (r.racks > 1 && !hooks_.climb)
     return refused(
         unsupported,

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "base/fail.h"
@@ -233,7 +234,12 @@ std::optional<wire::SwitchRefused> SwitchService::climb(const SwitchJobs::Job& j
   request.all = job.first.in_all();
   request.threads = static_cast<std::uint16_t>(cut.threads);
   request.slots = static_cast<std::uint16_t>(cut.slots);
-  uplinks_[job.name] = std::make_unique<SwitchUplink>(address_above_, key_above_, request, wake_above_);
+  try {
+    uplinks_[job.name] = std::make_unique<SwitchUplink>(address_above_, key_above_, request, wake_above_);
+  } catch (const std::system_error& e) {
+    return wire::SwitchRefused{ErrorCode::system,
+                               std::string("no thread to join the switch above: ") + e.what()};
+  }
   return std::nullopt;
 }
 
@@ -389,7 +395,8 @@ void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
     jobs_.drain();
     guest.line.say(wire::SwitchText{fmt::format("draining: {} jobs are still there", jobs_.jobs().size())});
   } else if (const std::string why = reload(); why.empty()) {
-    guest.line.say(wire::SwitchText{has_key_ ? "the key has been read again" : "there is no key to read"});
+    const bool any = has_key_ || (options_.above && options_.above->key);
+    guest.line.say(wire::SwitchText{any ? "the key has been read again" : "there is no key to read"});
   } else {
     guest.line.say(wire::SwitchRefused{ErrorCode::invalid_argument, why});
   }

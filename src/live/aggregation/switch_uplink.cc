@@ -1,5 +1,6 @@
 #include "live/aggregation/switch_uplink.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,7 +54,11 @@ void SwitchUplink::connect(const Endpoint& address, const wire::Secret& key) {
                      "give its secret to this switch in --above-key-file, or both the same one");
     tune_tcp(visitor_->socket);
   } catch (const Error& e) {
-    failure_ = wire::SwitchRefused{e.code(), e.what()};
+    const bool silent = e.code() == ErrorCode::timeout;
+    failure_ = wire::SwitchRefused{
+        e.code(),
+        (silent ? fmt::format("it has not answered for {} s: ", kConnectNs / 1'000'000'000) : std::string()) +
+            e.what()};
   }
   connected_ = true;
   const std::uint64_t one = 1;
@@ -75,23 +80,24 @@ std::vector<wire::SwitchMessage> SwitchUplink::hear() {
   // What it has said still counts where the connection has ended since.
   const bool open = line_->receive();
   while (auto message = line_->next()) heard.push_back(std::move(*message));
-  ended_ = line_->broken() || !open || !line_->flush();
+  ended_ = line_->broken() || !open || !line_->flush() || stalled();
   if (ended_)
-    heard.emplace_back(wire::SwitchRefused{ErrorCode::peer_failed, line_->broken()
-                                                                       ? "it does not keep to the protocol"
-                                                                       : "it has ended the connection"});
+    heard.emplace_back(
+        wire::SwitchRefused{ErrorCode::peer_failed, line_->broken() ? "it does not keep to the protocol"
+                                                    : stalled()     ? "it does not read what it is told"
+                                                                    : "it has ended the connection"});
   return heard;
 }
 
 bool SwitchUplink::may_open(const wire::SwitchOpened& o) const {
   return o.threads > 0 && o.threads <= request_.threads && o.slots > 0 && o.slots <= request_.slots &&
-         o.columns > 0 && o.block > 0 && (request_.block == 0 || o.block == request_.block) &&
+         o.columns > 0 && o.block > 0 && o.port > 0 && (request_.block == 0 || o.block == request_.block) &&
          wire::aggregation_payload(o.columns, o.block, 4) <= request_.payload &&
          o.port + o.threads <= 0x10000 && request_.workers + o.threads <= 0xffff;
 }
 
 void SwitchUplink::say(const wire::SwitchMessage& message) {
-  if (!line_ || ended_) return;
+  if (!line_ || ended_ || stalled()) return;
   line_->say(message);
   line_->flush();
 }

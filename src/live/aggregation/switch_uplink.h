@@ -11,8 +11,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -46,11 +46,14 @@ class SwitchUplink {
   void part();
   bool may_end() const { return connected_; }
 
+  // Of what is said to a switch above that does not read it.
+  static constexpr std::size_t kMostUnread = std::size_t{64} << 10;
   // Of its thread while it connects, about, and of the connection, in bytes.
-  static constexpr std::size_t kBytes = (std::size_t{64} << 10) + wire::kMaxSwitchReason + 8192;
+  static constexpr std::size_t kBytes = (std::size_t{64} << 10) + kMostUnread + wire::kMaxSwitchReason + 8192;
 
  private:
   void connect(const Endpoint& address, const wire::Secret& key);
+  bool stalled() const { return line_->unsent() > kMostUnread; }
 
   const wire::SwitchJoin request_;
   const FileDescriptor& wake_;
