@@ -97,10 +97,10 @@ class PyBoundedSums {
   // Of this rank's part of so many elements.
   void* fitting(const BufferPtr& part, const char* what, std::size_t count, DataType type) const {
     const std::size_t its = sums_->part_of(rank_, count).count;
-    if (!part && its == 0) return nullptr;
-    if (!part || part->type() != type || part->count() != its)
-      refuse("{} must have {} elements of {}, this rank's part, not {}", what, its, name(type),
-             part ? fmt::format("{} of {}", part->count(), name(part->type())) : "None");
+    if (!part) return nullptr;  // where it is needed, the call is refused, and the other ranks hear of it
+    if (part->type() != type || part->count() != its)
+      refuse("{} must have {} elements of {}, this rank's part, not {} of {}", what, its, name(type),
+             part->count(), name(part->type()));
     return part->data();
   }
 

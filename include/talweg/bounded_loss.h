@@ -135,7 +135,8 @@ class BoundedSums {
 
   // The first half of an all_reduce: each rank's data go to who sums them, with all that is said above of
   // losses, of the residual and of errors. `out` has this rank's part of the sum. Pushes may follow one
-  // another, with no pull between them.
+  // another, with no pull between them. Who has no part waits for no others: where such a rank's own data
+  // have come and another's do not, it hears of the error at its next call.
   virtual LossReport push(const BoundedCall& call) = 0;
   // The other half: all ranks get all parts, whatever these are by now. Nothing is lost. No push need come
   // before it. The same thread rule and errors.

@@ -119,7 +119,7 @@ std::vector<int> parse_servers(const std::string& text, int ranks) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     int server = 0;
     const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, server);
-    if (error != std::errc{} || rest != text.data() + end)
+    if (error != std::errc{} || rest != text.data() + end || server < 0)
       refuse("--servers {}: expected ranks with commas between them, such as 0,1", text);
     servers.push_back(server);
     at = end + 1;

@@ -52,6 +52,8 @@ TEST(PerfMayLose, HasTheServersThatItIsGiven) {
   EXPECT_EQ(perf_on_file({"--may-lose", "0.05", "--servers", "0"}).exit_code, 0);
   EXPECT_THAT(perf_on_file({"--may-lose", "0.05", "--servers", "9"}).err,
               HasSubstr("--servers: rank 9 as a server: expected 0 to 3"));
+  EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --may-lose 0.05 --servers 0,-1").err,
+              HasSubstr("--servers 0,-1: expected ranks with commas between them, such as 0,1"));
   EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --servers 0").err,
               HasSubstr("--servers: they sum with --may-lose, which is not given"));
 }

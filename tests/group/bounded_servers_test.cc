@@ -84,36 +84,48 @@ TEST(BoundedServers, TakePushesOfWhichNothingIsLostThatIsNotInAResidual) {
   constexpr int kCalls = 8;
   constexpr double kP = 0.05;
   std::atomic<std::uint64_t> lost{0};
-  for (const std::vector<int>& servers : {std::vector<int>{1}, std::vector<int>{0, 3}})
-    for (const bool in_place : {false, true})
-      run_ranks(4, [&](Group& group) {
-        const auto sums = make_bounded(group, {.p = kP, .packet_bytes = 400, .servers = servers},
-                                       server_seams(group, 0.03));
-        const BoundedPart part = sums->part_of(group.rank(), kCount);
-        std::vector<float> residual(kCount), wanted(kCount), parameters(kCount), mine(part.count);
-        for (int call = 0; call < kCalls; ++call) {
-          std::vector<float> in = numbers_of(kCount, group.rank(), call), sum(part.count);
-          const std::vector<float> exact = exact_sum(group, in);
-          float* const out = in_place ? in.data() + part.first : sum.data();
-          const LossReport report =
-              sums->push({.in = in.data(), .out = out, .count = kCount, .residual = residual.data()});
-          for (std::size_t i = 0; i < part.count; ++i) mine[i] += out[i];
-          for (std::size_t i = 0; i < kCount; ++i) wanted[i] += exact[i];
-          EXPECT_FALSE(report.exact);
-          EXPECT_EQ(report.sent_bytes, (kCount - part.count) * sizeof(float));
-          EXPECT_LE(static_cast<double>(report.lost_bytes), kP * static_cast<double>(report.sent_bytes));
-          for (const std::uint64_t bytes : report.lost_of_sender)
-            EXPECT_LE(static_cast<double>(bytes), kP * static_cast<double>(part.count) * sizeof(float));
-          lost += report.lost_bytes;
-          if (call % 3 != 2) continue;  // another push comes, and no pull before it
-          sums->pull({.in = mine.data(), .out = parameters.data(), .count = kCount});
-          EXPECT_TRUE(std::ranges::equal(mine, std::span(parameters).subspan(part.first, part.count)));
-        }
+  struct Case {
+    std::vector<int> servers;
+    bool dedicated, in_place;
+  };
+  for (const Case& c : {Case{{1}, false, false}, Case{{1}, false, true}, Case{{0, 3}, false, false},
+                        Case{{0, 3}, false, true}, Case{{0, 3}, true, false}})
+    run_ranks(4, [&](Group& group) {
+      const auto sums =
+          make_bounded(group, {.p = kP, .packet_bytes = 400, .servers = c.servers, .dedicated = c.dedicated},
+                       server_seams(group, 0.03));
+      const BoundedPart part = sums->part_of(group.rank(), kCount);
+      const bool adds = !c.dedicated || part.count == 0;
+      std::vector<float> residual(kCount), wanted(kCount), parameters(kCount), mine(part.count);
+      for (int call = 0; call < kCalls; ++call) {
+        std::vector<float> in = adds ? numbers_of(kCount, group.rank(), call) : std::vector<float>(kCount);
+        std::vector<float> sum(part.count);
+        const std::vector<float> exact = exact_sum(group, in);
+        float* const out = c.in_place ? in.data() + part.first : sum.data();
+        const LossReport report = sums->push({.in = adds ? in.data() : nullptr,
+                                              .out = out,
+                                              .count = kCount,
+                                              .residual = adds ? residual.data() : nullptr});
+        for (std::size_t i = 0; i < part.count; ++i) mine[i] += out[i];
+        for (std::size_t i = 0; i < kCount; ++i) wanted[i] += exact[i];
+        EXPECT_FALSE(report.exact);
+        EXPECT_EQ(report.sent_bytes, adds ? (kCount - part.count) * sizeof(float) : 0);
+        EXPECT_LE(static_cast<double>(report.lost_bytes), kP * static_cast<double>(report.sent_bytes));
+        for (const std::uint64_t bytes : report.lost_of_sender)
+          EXPECT_LE(static_cast<double>(bytes), kP * static_cast<double>(part.count) * sizeof(float));
+        std::vector<std::uint64_t> missing(4);  // of each rank's data, at all servers
+        group.all_reduce(report.lost_of_sender.data(), missing.data(), 4, DataType::u64, ReduceOp::sum);
+        EXPECT_EQ(missing[static_cast<std::size_t>(group.rank())], report.lost_bytes);
+        lost += report.lost_bytes;
+        if (call % 3 != 2) continue;  // another push comes, and no pull before it
         sums->pull({.in = mine.data(), .out = parameters.data(), .count = kCount});
-        const std::vector<float> left = exact_sum(group, residual);
-        for (std::size_t i = 0; i < kCount; ++i) parameters[i] += left[i];
-        EXPECT_EQ(parameters, wanted);
-      });
+        EXPECT_TRUE(std::ranges::equal(mine, std::span(parameters).subspan(part.first, part.count)));
+      }
+      sums->pull({.in = mine.data(), .out = parameters.data(), .count = kCount});
+      const std::vector<float> left = exact_sum(group, residual);
+      for (std::size_t i = 0; i < kCount; ++i) parameters[i] += left[i];
+      EXPECT_EQ(parameters, wanted);
+    });
   EXPECT_GT(lost.load(), 0U);
 }
 
@@ -279,6 +291,32 @@ TEST(BoundedServers, WhoseDatagramsDoNotComeAreNamed) {
     EXPECT_THAT(first, AllOf(HasSubstr("bounded push #1 of 1000 f32 on rank"), HasSubstr("rank 1")));
     EXPECT_THAT(residual, Each(1.F));
     EXPECT_EQ(error_of([&] { sums->pull({.in = sum.data(), .out = in.data(), .count = in.size()}); }), first);
+    group.barrier();
+  });
+}
+
+// A push is over for who has no part of the sum once its own data have come.
+TEST(BoundedServers, TakePushesOfWhichTheOthersHearOnlyLaterThatTheyFailed) {
+  run_ranks(3, [](Group& group) {
+    std::atomic<bool> blocked{false};
+    const auto sums =
+        make_bounded(group, {.servers = {2}}, once(blocked, lossy(group.rank() == 0 ? 1 : 0, 31)));
+    blocked = true;
+    const std::vector<float> in(1'000, 1.F);
+    std::vector<float> sum(1'000);
+    const auto push = [&] {
+      return error_of([&] {
+        sums->push({.in = in.data(), .out = sum.data(), .count = in.size(), .timeout = Seconds(2)});
+      });
+    };
+    const std::string first = push(), second = push();
+    if (group.rank() == 1) {
+      EXPECT_EQ(first, "nothing was thrown");
+      EXPECT_THAT(second, AllOf(HasSubstr("bounded push #2"), HasSubstr("rank 0")));
+    } else {
+      EXPECT_THAT(first, HasSubstr(group.rank() == 0 ? "with rank 2" : "rank 0"));
+      EXPECT_EQ(second, first);
+    }
     group.barrier();
   });
 }

@@ -247,3 +247,14 @@ def test_servers_take_pushes_and_give_what_they_made_of_them(group):
     assert (steps[:10_000] == 1).all() and (steps[10_000:] == 3).all()
     with pytest.raises(talweg.Error, match="out must have|was refused there"):
         sums.push(np.zeros(8, "f4"), np.zeros(3, "f4"))
+
+
+@on_ranks(2)
+def test_a_server_that_gives_no_room_for_its_part_is_an_error_on_all_ranks(group):
+    sums = group.bounded_sums(servers=[1])
+    array = np.ones(8, "f4")
+    with pytest.raises(talweg.Error, match="the output is null but 8" if group.rank == 1 else "was refused there"):
+        sums.push(array, timeout=30)
+    out = np.zeros(8, "f4") if group.rank == 1 else None
+    sums.push(array, out, timeout=30)
+    assert out is None or out.tolist() == [2] * 8
