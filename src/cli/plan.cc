@@ -67,8 +67,9 @@ void check_forest(const std::string& out, const PlanQuestion& planned) {
   const auto& only = planned.request.only;
   if (only.size() > 1) refuse("-o {}: it takes one forest, and --algo names {} planners", out, only.size());
   if (only.size() == 1 && only[0] == sim::kBounded)
-    refuse("-o {}: sums of which a part may be lost follow no forest; --algo sharded_star has their messages",
-           out);
+    refuse(
+        "-o {}: sums of which a part may be lost follow no forest; the nearest one is of --algo sharded_star",
+        out);
   if (only.size() == 1 && !forest::find_planner(only[0]).suits(planned.largest()))
     refuse("--algo {}: it is not meant for {}; give smaller --bytes", only[0],
            to_string(Bytes{planned.request.sizes.back()}));

@@ -77,7 +77,6 @@ Prediction predict_bounded(const forest::Request& request, const forest::CostMod
     prediction.breakdown = model.breakdown(forest);
     return prediction;
   };
-  if (servers.empty()) return predicted(planner_of(kBounded).name, request);
   std::vector<int> ascending = servers;
   std::ranges::sort(ascending);
   forest::Request half = request;
@@ -88,19 +87,25 @@ Prediction predict_bounded(const forest::Request& request, const forest::CostMod
                                static_cast<std::size_t>(request.ranks), ascending))
     half.counts.push_back(static_cast<std::int64_t>(count));
   half.op = Collective::reduce_scatter;
-  Prediction all = predicted("direct", half);
+  const Prediction push = predicted("direct", half);
   half.op = Collective::all_gather;
   const Prediction pull = predicted("direct", half);
-  const forest::Breakdown push = all.breakdown;
+  // Before both, what each rank tells each other one of the call.
+  half.counts.assign(half.counts.size(), 1);
+  const Prediction words = predicted("direct", half);
   // What is said of the limit is of the half that takes longer.
-  const bool pull_is_longer = pull.breakdown.seconds() > push.seconds();
-  if (pull_is_longer) all.breakdown = pull.breakdown;
-  all.breakdown.without += pull_is_longer ? push.seconds() : pull.breakdown.seconds();
-  all.breakdown.links = push.links + pull.breakdown.links;
-  all.breakdown.processors = push.processors + pull.breakdown.processors;
-  all.breakdown.latency = push.latency + pull.breakdown.latency;
-  all.seconds = *all.seconds + *pull.seconds;
-  all.flows += pull.flows;
+  Prediction all = pull.breakdown.seconds() > push.breakdown.seconds() ? pull : push;
+  all.flows = push.flows + pull.flows + words.flows;
+  all.seconds = *push.seconds + *pull.seconds + *words.seconds;
+  const forest::Breakdown longer = all.breakdown;
+  all.breakdown.links = all.breakdown.processors = all.breakdown.latency = 0;
+  all.breakdown.without -= longer.seconds();
+  for (const forest::Breakdown& its : {words.breakdown, push.breakdown, pull.breakdown}) {
+    all.breakdown.links += its.links;
+    all.breakdown.processors += its.processors;
+    all.breakdown.latency += its.latency;
+    all.breakdown.without += its.seconds();
+  }
   return all;
 }
 

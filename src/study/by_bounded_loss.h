@@ -27,8 +27,8 @@ std::string why_not_bounded(const SimulateOptions& options);
 sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& options, DataType type);
 // What each rank sums: stretches of small values and of large ones, as gradients have them.
 std::vector<std::byte> uneven_vector(std::size_t count, DataType type, std::uint64_t seed);
-// As of the planner whose messages are the same where nothing is lost. With servers: a push, and after it a
-// pull, as a server gives its part when it has all of it.
+// Where nothing is lost: what ranks say of the call, a push, and after it a pull, as a server (without
+// `servers` each rank is one) gives its part when it has all of it.
 Prediction predict_bounded(const forest::Request& request, const forest::CostModel& model,
                            const std::vector<int>& servers, forest::PackingMemo& memo);
 Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c,

@@ -118,10 +118,10 @@ PlanQuestion checked(const PlanRequest& flags) {
   if (!bounded && !planned.request.servers.empty())
     planned.request.notes.emplace_back("--servers: only --algo bounded has servers");
   if (bounded)
-    planned.request.notes.push_back(fmt::format(
-        "{}: sums of which a part may be lost, where none is, and without the ranks' words before "
-        "them; who makes BoundedSums has them, and no group takes them by itself",
-        sim::kBounded));
+    planned.request.notes.push_back(
+        fmt::format("{}: sums of which a part may be lost, where none is; who makes "
+                    "BoundedSums has them, and no group takes them by itself",
+                    sim::kBounded));
   return planned;
 }
 

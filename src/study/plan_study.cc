@@ -239,7 +239,7 @@ class Pieces {
       }
       try {
         forest::WorkLimit limit(forest::kMostSteps);  // as for a group, but for those that are named
-        if (name == sim::kBounded && !servers_.empty()) {
+        if (name == sim::kBounded) {
           const Prediction its = predict_bounded(request, *model_, servers_, memo);
           hand_over(words(*its.seconds, {}, its.flows, its.breakdown));
           continue;

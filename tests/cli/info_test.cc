@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/random.h"
 #include "cli/program.h"
 
 namespace talweg::cli {
@@ -116,6 +117,24 @@ TEST(Info, SaysWhatBoundedSumsTakeWhereItIsAsked) {
   EXPECT_GT(json["bounded"]["predicted_us"][0].get<double>(), 0);
   EXPECT_THAT(talweg({"info", "broadcast", "-n", "4", "--may-lose", "0.01"}).err,
               HasSubstr("--may-lose: a part may be lost of all_reduce, not of broadcast"));
+}
+
+// Stars that nothing was set on, of 100 Mbit/s to 2 Gbit/s: where links limit, and where processors do.
+TEST(SimulateBounded, TakesAboutWhatIsPlanned) {
+  Random random(19, 4);
+  for (int i = 0; i < 6; ++i) {
+    const std::string star = "star:hosts=" + std::to_string(2 + random.below(9)) +
+                             ",rate=" + std::to_string(100 + random.below(1900)) + "M";
+    std::vector<std::string> line{"simulate", "--topology", star,        "--algo", "bounded", "--processors",
+                                  "tcp",      "-b",         "4K,64K,1M", "-n",     "3",       "--json",
+                                  "-"};
+    if (i % 2 == 1) line.insert(line.end(), {"--servers", "1"});
+    for (const auto& row : nlohmann::json::parse(talweg(line).out)["results"]) {
+      const double planned = row["planned"]["predicted_us"], took = row["out_of_place"]["time_us"];
+      EXPECT_GT(planned, 0.65 * took) << star << ", " << row["size_bytes"] << " bytes, " << i % 2;
+      EXPECT_LT(planned, 1.15 * took) << star << ", " << row["size_bytes"] << " bytes, " << i % 2;
+    }
+  }
 }
 
 // One server's link carries what all three others have, there and back, where others' carry three quarters.
