@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <bitset>
 #include <cstring>
@@ -24,6 +25,10 @@ constexpr unsigned kSilence = 3;
 // else may leave, is asked what has come of them after twice as long as the last answer took.
 constexpr std::int64_t kLeastEarlyNs = 500'000;
 constexpr std::uint64_t kFewBytes = 512;  // of all datagrams that are on their way
+// Payloads that are tried where large datagrams bring no answer: of Ethernet, of IPv6's least MTU, and the
+// least that a flow has.
+constexpr std::array<std::size_t, 3> kSizesTried{1404, 1184, wire::kMostAckBytes};
+constexpr std::size_t kFullTries = 2;  // before: one may just have been lost
 // A channel's new credit is told when it is so large a part of all.
 constexpr std::uint64_t kCreditPart = 4;
 
@@ -215,7 +220,17 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
       return;
     }
   }
+  // What fills it says nothing.
+  header.length = static_cast<std::uint16_t>(size_to_try());
+  std::memset(payload, 0, header.length);
   make_empty(number, now_ns, header, false);
+}
+
+std::size_t DatagramFlow::size_to_try() {
+  if (size_tries_ == 0) return 0;
+  const std::size_t n = size_tries_++;
+  if (n <= kFullTries) return payload_;
+  return std::min(payload_, kSizesTried[std::min(n - kFullTries, kSizesTried.size()) - 1]);
 }
 
 void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
@@ -223,7 +238,7 @@ void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::D
   header.type = static_cast<std::uint8_t>(FlowType::probe);
   sent_.sent({.number = number,
               .sent_ns = now_ns,
-              .bytes = static_cast<std::uint32_t>(options_.around),
+              .bytes = static_cast<std::uint32_t>(header.length + options_.around),
               .path = static_cast<std::uint8_t>(path_),
               .trial = trial});
 }
@@ -326,8 +341,10 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
   double bytes = 0;
   std::int64_t sample_ns = 0;
   std::size_t sampled = kMostPaths;  // by which path
+  std::size_t size = 0;              // of the largest that has arrived
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
+    size = std::max(size, packet.bytes - options_.around);
     if (was_lost) ++statistics_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
     // Of what has left before a probe an answer may have come before the probe's, and been lost.
@@ -356,6 +373,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     missed_ = 0;
     probe_due_ = probed_early_ = only_asks_ = false;
     waiting_since_ns_ = now_ns;
+    if (std::exchange(size_tries_, 0) > 0 && size < payload_) set_payload(size);
     share_queue();
     const bool limited = std::exchange(window_was_full_, false);
     cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns(), rtt_.more_ns());
