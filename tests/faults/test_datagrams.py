@@ -78,18 +78,32 @@ class Datagrams(lab.Case):
             self.assert_said_once(lines[2], "rank 1")
             self.assertGreater(place.hosts[1].hits(), 0)
 
+    def lose_large(self, place, milliseconds, after_s):
+        """Datagrams that fill a packet are lost on their way to rank 1, without a word: smaller ones are sent then."""
+        for host in place.hosts:
+            host.run("ip", "link", "set", "eth0", "gso_max_segs", "1")  # so that rules see what is on the wire
+
+        def lose(_):
+            time.sleep(after_s)
+            place.hosts[1].rule("input", "meta l4proto udp meta length > 1490 counter drop")
+            time.sleep(0 if after_s == 0 else 2)
+            place.hosts[0].rule("output", f"ip daddr {place.hosts[1].address} meta l4proto udp meta length > 1000 counter")
+        if after_s == 0:
+            lose(None)
+        lines = self.all_right(place, 3, milliseconds, *([lose] if after_s > 0 else []))
+        self.assertEqual([len(of_rank) for of_rank in lines], [1, 0, 1], lines)
+        for rank in (0, 2):
+            self.assertIn("packets of 1500 bytes to rank 1 are lost, and nobody says so; 1480 pass: ", lines[rank][0])
+        self.assertGreater(place.hosts[1].hits(), 0)
+        self.assertGreater(place.hosts[0].hits(), 100)
+
     def test_where_large_datagrams_are_lost_silently_smaller_ones_are_sent_and_one_line_says_so(self):
         with lab.Lab(3) as place:
-            for host in place.hosts:
-                host.run("ip", "link", "set", "eth0", "gso_max_segs", "1")  # so that rules see what is on the wire
-            place.hosts[1].rule("input", "meta l4proto udp meta length > 1490 counter drop")
-            place.hosts[0].rule("output", f"ip daddr {place.hosts[1].address} meta l4proto udp meta length > 1000 counter")
-            lines = self.all_right(place, 3, 2000)
-            self.assertEqual([len(of_rank) for of_rank in lines], [1, 0, 1], lines)
-            for rank in (0, 2):
-                self.assertIn("packets of 1500 bytes to rank 1 are lost, and nobody says so; 1480 pass: ", lines[rank][0])
-            self.assertGreater(place.hosts[1].hits(), 0)
-            self.assertGreater(place.hosts[0].hits(), 100)
+            self.lose_large(place, 2000, 0)
+
+    def test_where_large_datagrams_are_lost_later_smaller_ones_are_sent_and_one_line_says_so(self):
+        with lab.Lab(3) as place:
+            self.lose_large(place, 6000, 0.5)
 
     def test_who_was_merely_stopped_gets_datagrams_again_and_nothing_is_said(self):
         with lab.Lab(3) as place:

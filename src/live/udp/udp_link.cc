@@ -33,6 +33,7 @@ constexpr std::size_t kMorePaths = 3;  // and from there on
 constexpr std::uint64_t kMostUnsent = 32U << 10;
 // Questions in a row that brought no answer, until datagrams go over the lifeline.
 constexpr unsigned kMissed = 8;
+constexpr unsigned kMissedForSize = 3;  // until smaller ones are tried
 // Of frames read, before other links get their turn.
 constexpr std::size_t kReadBudget = 1U << 20;
 
@@ -139,6 +140,11 @@ bool UdpLink::work() {
   if (gone() || !end_) return any;
   const std::int64_t now = now_ns();
   end_->flow().on_time(now);
+  // Before anything else is given up: it may be that the path no longer takes the larger ones.
+  if (end_->flow().missed() < kMissedForSize)
+    asked_for_size_ = asked_for_size_ && end_->answered_ns() == 0;
+  else if (!std::exchange(asked_for_size_, true) && !carries())
+    end_->flow().ask_for_size();
   if (!unanswered_ && confirmed_ns_ != 0 && end_->flow().missed() >= kMissed) {
     unanswered_ = true;
     end_->flow().ask();
@@ -326,7 +332,8 @@ void UdpLink::meet() {
     handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   end_->flow().set_pace(pace_);
   // What waits asks that itself, and need not wait for the answer.
-  if (idle())
+  asked_for_size_ = idle();
+  if (asked_for_size_)
     end_->flow().ask_for_size();
   else
     end_->flow().ask();

@@ -118,6 +118,7 @@ class UdpLink : public Link, private Watcher {
   std::optional<UdpEnd> end_;        // from then on
   std::int64_t confirmed_ns_ = 0;    // since when the other side is known to have met us, too; 0: it is not
   bool unanswered_ = false;          // datagrams from here, too often
+  bool asked_for_size_ = false;      // since an answer came
   bool asked_here_ = false;          // what came last came over the lifeline
   std::vector<std::byte> to_carry_;  // over the lifeline: what is left of a datagram that has begun to leave
   std::vector<std::byte> carried_;   // and of what came there, what is not yet a whole one

@@ -122,7 +122,8 @@ class DatagramFlow {
     size_tries_ = 0;
   }
   // As ask(), with a datagram of the full size; and where no answer comes, with ever smaller ones. From the
-  // first answer on none is larger than the largest that has arrived.
+  // first answer on none is larger than the largest of these that has arrived. It asks itself where answers
+  // come and data do not arrive for long: a path may have come to take only smaller ones, and not say so.
   void ask_for_size() {
     probe_due_ = true;
     size_tries_ = 1;
@@ -151,6 +152,8 @@ class DatagramFlow {
   bool make_trial(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header);
   void make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, bool trial);
   std::size_t size_to_try();
+  bool data_in_doubt() const;
+  void look_at_size(std::size_t arrived, std::int64_t now_ns);
   void send_piece(std::uint64_t number, std::int64_t now_ns, std::size_t channel,
                   const SendBuffer::Piece& piece, wire::DatagramHeader& header, std::byte* payload);
   std::size_t channel_with_data() const;
@@ -198,6 +201,8 @@ class DatagramFlow {
   bool probed_early_ = false;          // since something was heard
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::size_t size_tries_ = 0;         // which one is next; 0: the size of what passes is not asked for
+  std::uint64_t arrived_bytes_ = 0;    // when it was looked at last
+  std::int64_t doubt_since_ns_ = 0;    // nothing more has arrived of what has left
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
   Arrivals arrivals_;

@@ -72,6 +72,42 @@ TEST_F(NarrowPath, ThenAllThatFollowsPasses) {
   EXPECT_EQ(ends_[0].statistics().bytes_sent_again, 0U);
 }
 
+TEST_F(NarrowPath, APathThatBecomesNarrowIsFoundOut) {
+  ends_[0].ask_for_size();
+  std::size_t written = 0, read = 0;
+  const auto write_and_read = [&](std::int64_t for_ns) {
+    for (const std::int64_t until = now_ + for_ns; now_ < until;) {
+      written += ends_[0].write(0, std::vector<std::byte>(5000));
+      go(1'000'000);
+      const std::size_t some = ends_[1].readable(0).size();
+      ends_[1].consumed(0, some);
+      read += some;
+    }
+  };
+  write_and_read(100'000'000);
+  ASSERT_GT(read, 100'000U);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  takes_ = 1410;
+  write_and_read(2'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 1404U);
+  go(1'000'000'000);
+  const std::size_t rest = ends_[1].readable(0).size();
+  EXPECT_EQ(read + rest, written);
+}
+
+// The receiver reads nothing: small answers come, and nothing is wrong with the path.
+TEST_F(NarrowPath, WhoWaitsForCreditIsInNoDoubt) {
+  for (int i = 0; i < 200; ++i) {
+    ends_[0].write(0, std::vector<std::byte>(20'000));
+    go(50'000'000);
+  }
+  EXPECT_GT(ends_[0].statistics().credit_waits, 3U);
+  sizes_.clear();
+  go(10'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  for (const std::size_t size : sizes_) EXPECT_LT(size, 500U);
+}
+
 // The other end may have been busy, and get them all at once.
 TEST_F(NarrowPath, TheSizeStaysWhereTheAnswerIsMerelyLate) {
   ends_[0].ask_for_size();
