@@ -111,7 +111,7 @@ TEST_F(UdpLinkAlone, BringsOverItsConnectionWhatIsNotAnswered) {
       << "an introduction, and that it has met";
   send_frame();
   ssize_t n = 0;
-  while (n <= 0) {
+  for (int i = 0; n <= 0 && i < 300; ++i) {
     loop_.sleep(100);
     loop_.poll();
     EXPECT_FALSE(link_->passes());
