@@ -131,7 +131,9 @@ const std::vector<Setting>& settings() {
       {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1", false, false,
        SettingKind::whole_number, 1, 64},
       {"TALWEG_TRANSPORT",
-       "what frames to other hosts travel over: tcp, udp, or auto, the quicker one; the same on all ranks",
+       "what frames to other hosts travel over: tcp; udp, where it passes; or auto, the quicker one; the "
+       "same on "
+       "all ranks",
        "tcp", false, true},
       {"TALWEG_PATHS",
        "UDP ports from which a rank sends to each other one, with TALWEG_TRANSPORT=udp or auto and in sums "

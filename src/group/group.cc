@@ -142,8 +142,9 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       "plans: {}\npacing: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
       connect.transport == "tcp" ? "tcp" : fmt::format("{}, UDP ports: {}", connect.transport, engine.paths),
-      connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
-      algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
+      connect.streams - (connect.transport == "tcp" ? 0 : 1), engine.stream.checksum ? "on" : "off",
+      mesh.security, network_from, algorithm.value.empty() ? "by cost" : algorithm.value,
+      name(algorithm.origin),
       !replan               ? "stay"
       : local == place.size ? "stay: all ranks are on this host"
                             : "follow the network",

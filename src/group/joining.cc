@@ -51,7 +51,7 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
   joining.engine.transport = transport();
   connect.transport = resolve("TALWEG_TRANSPORT").value;
-  if (joining.engine.transport == live::LinkOptions::Transport::either) ++connect.streams;
+  if (joining.engine.transport != live::LinkOptions::Transport::tcp) ++connect.streams;
   joining.engine.paths = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
   joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;

@@ -13,8 +13,8 @@
 namespace talweg::live {
 
 struct LinkOptions : TcpOptions {
-  // What frames to other hosts travel over. Datagrams have a TCP connection beside them; `either` needs
-  // one more of each connection's streams.
+  // What frames to other hosts travel over: TCP; datagrams where they pass; or either, the quicker one. But
+  // for TCP one more of each connection's streams is needed.
   enum class Transport : std::uint8_t { tcp, datagrams, either } transport = Transport::tcp;
   std::size_t paths = 1;  // of datagrams, from each rank to each other one
 };

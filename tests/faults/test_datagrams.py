@@ -34,15 +34,87 @@ class Datagrams(lab.Case):
             for rank in (started[0], started[2]):
                 rank.expect("left")
 
-    def test_that_udp_is_blocked_from_the_beginning_is_said(self):
-        with lab.Lab(2) as place:
-            place.hosts[1].rule("input", "meta l4proto udp counter drop")
-            environment = {"TALWEG_TRANSPORT": "udp", "TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"}
-            started = place.start_all(2, ["join", f"loop=20000,{FOREVER_MS}", "leave"], environment=environment)
-            started[1].expect("joined")
-            self.expect_error(started[1], "system", "rank 0 (", "is UDP blocked between the two hosts?")
-            started[1].expect("left")
+    def all_right(self, place, ranks, milliseconds, then=lambda started: None):
+        """What ranks warn of that call for so long, get all values right and leave."""
+        started = place.start_all(ranks, ["join", f"loop=20000,{milliseconds}", *lab.EVERY_KIND, "leave"],
+                                  environment={"TALWEG_TRANSPORT": "udp"})
+        for rank in started:
+            rank.expect("joined")
+            rank.expect("looping")
+        then(started)
+        for rank in started:
+            for event in ("looped", *["called"] * len(lab.EVERY_KIND), "left"):
+                rank.expect(event)
+        return [self.warnings(rank) for rank in started]
+
+    @staticmethod
+    def warnings(rank):
+        rank.process.wait()
+        rank.readers[1].join()
+        return [line for line in rank.errors if " WARN " in line]
+
+    def assert_said_once(self, lines, whom):
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn(f"TALWEG_TRANSPORT=udp: datagrams to {whom} bring no answer: is UDP blocked on the way? "
+                      "calls go on over TCP", lines[0])
+
+    def test_where_udp_is_blocked_calls_go_over_tcp_and_one_line_says_so(self):
+        with lab.Lab(3) as place:
+            place.hosts[1].rule("input", "meta l4proto udp counter drop")  # it can send, and gets no answers
+            lines = self.all_right(place, 3, 3000)
+            self.assert_said_once(lines[0], "rank 1")
+            self.assert_said_once(lines[1], "ranks 0, 2")
+            self.assert_said_once(lines[2], "rank 1")
             self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_where_udp_is_blocked_later_calls_go_on_over_tcp_and_one_line_says_so(self):
+        with lab.Lab(3) as place:
+            def block(_):
+                time.sleep(0.5)
+                place.hosts[1].rule("input", "meta l4proto udp counter drop")
+            lines = self.all_right(place, 3, 6000, block)
+            self.assert_said_once(lines[0], "rank 1")
+            self.assert_said_once(lines[1], "ranks 0, 2")
+            self.assert_said_once(lines[2], "rank 1")
+            self.assertGreater(place.hosts[1].hits(), 0)
+
+    def lose_large(self, place, milliseconds, after_s):
+        """Datagrams that fill a packet are lost on their way to rank 1, without a word: smaller ones are sent then."""
+        for host in place.hosts:
+            host.run("ip", "link", "set", "eth0", "gso_max_segs", "1")  # so that rules see what is on the wire
+
+        def lose(_):
+            time.sleep(after_s)
+            place.hosts[1].rule("input", "meta l4proto udp meta length > 1490 counter drop")
+            time.sleep(0 if after_s == 0 else 2)
+            place.hosts[0].rule("output", f"ip daddr {place.hosts[1].address} meta l4proto udp meta length > 1000 counter")
+        if after_s == 0:
+            lose(None)
+        lines = self.all_right(place, 3, milliseconds, *([lose] if after_s > 0 else []))
+        self.assertEqual([len(of_rank) for of_rank in lines], [1, 0, 1], lines)
+        for rank in (0, 2):
+            self.assertIn("packets of 1500 bytes to rank 1 are lost, and nobody says so; 1480 pass: ", lines[rank][0])
+        self.assertGreater(place.hosts[1].hits(), 0)
+        self.assertGreater(place.hosts[0].hits(), 100)
+
+    def test_where_large_datagrams_are_lost_silently_smaller_ones_are_sent_and_one_line_says_so(self):
+        with lab.Lab(3) as place:
+            self.lose_large(place, 2000, 0)
+
+    def test_where_large_datagrams_are_lost_later_smaller_ones_are_sent_and_one_line_says_so(self):
+        with lab.Lab(3) as place:
+            self.lose_large(place, 6000, 0.5)
+
+    def test_who_was_merely_stopped_gets_datagrams_again_and_nothing_is_said(self):
+        with lab.Lab(3) as place:
+            def stop(started):
+                time.sleep(0.5)
+                started[1].signal(signal.SIGSTOP)
+                time.sleep(2)
+                place.hosts[0].rule("output", f"ip daddr {place.hosts[1].address} meta l4proto udp meta length > 1000 counter")
+                started[1].signal(signal.SIGCONT)
+            self.assertEqual(self.all_right(place, 3, 6000, stop), [[], [], []])
+            self.assertGreater(place.hosts[0].hits(), 100)
 
     def test_where_udp_is_blocked_auto_stays_with_tcp_and_who_leaves_has_not_failed(self):
         with lab.Lab(3) as place:
@@ -59,9 +131,7 @@ class Datagrams(lab.Case):
         for rank in started:
             for event in ("joined", "made", "summed", "left"):
                 rank.expect(event)
-            rank.process.wait()
-            rank.readers[1].join()
-        return [[line for line in rank.errors if " WARN " in line] for rank in started]
+        return [self.warnings(rank) for rank in started]
 
     def test_bounded_sums_go_over_the_group_where_udp_is_blocked_and_say_so_once(self):
         with lab.Lab(3) as place:
@@ -85,15 +155,6 @@ class Datagrams(lab.Case):
     def test_bounded_sums_say_nothing_where_all_is_well(self):
         with lab.Lab(3) as place:
             self.assertEqual(self.sum_boundedly(place, 3), [[], [], []])
-
-    def test_that_udp_is_blocked_later_ends_at_the_deadline_with_a_name(self):
-        with lab.Lab(2) as place:
-            started = self.loop(place, 2, then=["leave"], timeout_ms=4000)
-            place.hosts[1].rule("input", "meta l4proto udp counter drop")
-            for rank in started:
-                self.assertIn(f"rank {1 - rank.rank} (", rank.expect("error")["text"])
-                rank.expect("left")
-            self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_what_strangers_send_is_no_sign_of_life_of_a_host_that_is_gone(self):
         with lab.Lab(3) as place:

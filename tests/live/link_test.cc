@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <tuple>
 #include <vector>
@@ -43,7 +44,18 @@ class Log : public FrameHandler {
   std::string why;
 };
 
-enum class Kind { one_stream, three_streams, shared, datagrams, either, turning, blocked };
+enum class Kind {
+  one_stream,
+  three_streams,
+  shared,
+  datagrams,
+  either,
+  turning,
+  blocked,
+  preferred,
+  preferred_blocked,
+  closing
+};
 
 void connect_over_tcp(int (&fds)[2]) {
   const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
@@ -77,12 +89,22 @@ int lost_on_the_way(int, mmsghdr* messages, unsigned n) {
   return static_cast<int>(n);
 }
 
+// One that closes when so many messages have passed.
+UdpSender::SendCall passes_at_first(int messages) {
+  return [left = messages](int fd, mmsghdr* m, unsigned n) mutable {
+    if (left <= 0) return lost_on_the_way(fd, m, n);
+    const int sent = ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+    left -= std::max(sent, 0);
+    return sent;
+  };
+}
+
 class Links : public ::testing::TestWithParam<Kind> {
  protected:
+  static bool preferred() { return GetParam() >= Kind::preferred; }
   Links() {
     Connection to[2];
-    const bool either =
-        GetParam() == Kind::either || GetParam() == Kind::turning || GetParam() == Kind::blocked;
+    const bool either = GetParam() >= Kind::either;
     const int streams = GetParam() == Kind::three_streams || either ? 3 : 1;
     for (int s = 0; s < streams; ++s) {
       int fds[2];
@@ -105,9 +127,12 @@ class Links : public ::testing::TestWithParam<Kind> {
       }
       if (either) {
         UdpLinkOptions datagrams;
-        if (GetParam() == Kind::blocked) datagrams.end.send = lost_on_the_way;
-        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, TcpOptions{}, datagrams, loops_[side],
-                                                   logs_[side]);
+        if (GetParam() == Kind::blocked || GetParam() == Kind::preferred_blocked)
+          datagrams.end.send = lost_on_the_way;
+        if (GetParam() == Kind::closing) datagrams.end.send = passes_at_first(25);
+        const EitherLinkOptions options{preferred() ? Preference::datagrams : Preference::the_quicker, {}};
+        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, options, TcpOptions{}, datagrams,
+                                                   loops_[side], logs_[side]);
         continue;
       }
       if (GetParam() != Kind::shared) {
@@ -162,7 +187,8 @@ class Links : public ::testing::TestWithParam<Kind> {
     if (!ends_[side]->gone()) ends_[side]->flush();
   }
   void run() {
-    for (int i = 0; i < 2000 || (from().unsent() && i < 2'000'000); ++i) look(i % 2);
+    for (int i = 0; i < 2000 || (from().unsent() && i < 200'000'000); ++i) look(i % 2);
+    look(1);  // what a kernel has taken is not unsent
   }
 
   unsigned looks_ = 0;
@@ -386,7 +412,7 @@ TEST_P(EitherWay, WithoutDescriptorsLeftItIsNotMadeAndNothingIsTold) {
     Log log;
     ::setrlimit(RLIMIT_NOFILE, &few);
     try {
-      const EitherLink link(std::move(c), 0, TcpOptions{}, UdpLinkOptions{}, loop, log);
+      const EitherLink link(std::move(c), 0, {}, TcpOptions{}, UdpLinkOptions{}, loop, log);
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::system);
     }
@@ -398,15 +424,19 @@ TEST_P(EitherWay, WithoutDescriptorsLeftItIsNotMadeAndNothingIsTold) {
 INSTANTIATE_TEST_SUITE_P(All, EitherWay, ::testing::Values(Kind::either));
 INSTANTIATE_TEST_SUITE_P(All, Links,
                          ::testing::Values(Kind::one_stream, Kind::three_streams, Kind::shared,
-                                           Kind::datagrams, Kind::either, Kind::turning, Kind::blocked),
+                                           Kind::datagrams, Kind::either, Kind::turning, Kind::blocked,
+                                           Kind::preferred, Kind::preferred_blocked, Kind::closing),
                          [](const auto& test) {
-                           return test.param == Kind::shared          ? "Shared"
-                                  : test.param == Kind::datagrams     ? "Datagrams"
-                                  : test.param == Kind::either        ? "Either"
-                                  : test.param == Kind::turning       ? "EitherThatTurns"
-                                  : test.param == Kind::blocked       ? "EitherWhereUdpIsBlocked"
-                                  : test.param == Kind::three_streams ? "ThreeStreams"
-                                                                      : "OneStream";
+                           return test.param == Kind::shared              ? "Shared"
+                                  : test.param == Kind::datagrams         ? "Datagrams"
+                                  : test.param == Kind::either            ? "Either"
+                                  : test.param == Kind::turning           ? "EitherThatTurns"
+                                  : test.param == Kind::blocked           ? "EitherWhereUdpIsBlocked"
+                                  : test.param == Kind::preferred         ? "Preferred"
+                                  : test.param == Kind::preferred_blocked ? "PreferredWhereUdpIsBlocked"
+                                  : test.param == Kind::closing           ? "WhereUdpIsBlockedLater"
+                                  : test.param == Kind::three_streams     ? "ThreeStreams"
+                                                                          : "OneStream";
                          });
 
 }  // namespace

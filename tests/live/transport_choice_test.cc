@@ -39,6 +39,8 @@ class Choosing : public ::testing::Test {
     return datagrams / (tcp + datagrams);
   }
 
+  explicit Choosing(Preference preference = Preference::the_quicker) : choice_(preference) {}
+
   TransportChoice choice_;
   Road tcp_, datagrams_;
   bool pass_ = true;
@@ -132,6 +134,122 @@ TEST_F(Choosing, NothingIsTriedWhereDatagramsDoNotPass) {
   go(10);
   EXPECT_EQ(choice_.trials(), 1U);
   EXPECT_EQ(choice_.way(), Way::datagrams);
+}
+
+class Preferring : public Choosing {
+ protected:
+  Preferring() : Choosing(Preference::datagrams) {}
+};
+
+TEST_F(Preferring, DatagramsAreTakenWhereverTheyPassHoweverSlow) {
+  datagrams_.bytes_per_second = 1e3;
+  datagrams_.again = 0.5;
+  EXPECT_TRUE(choice_.wants_datagrams(tcp_.seen));
+  go(0.05);
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+  EXPECT_FALSE(choice_.wants_datagrams(tcp_.seen)) << "it has them";
+  const std::uint64_t over_tcp = tcp_.seen.acked_bytes;
+  go(100);
+  EXPECT_EQ(tcp_.seen.acked_bytes, over_tcp);
+}
+
+TEST_F(Preferring, TcpIsTakenOnlyForAsLongAsTheyDoNotPass) {
+  pass_ = false;
+  go(10);
+  EXPECT_EQ(in_datagrams(), 0);
+  pass_ = true;
+  go(0.05);
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+  pass_ = false;
+  go(0.05);
+  EXPECT_EQ(choice_.way(), Way::tcp);
+  choice_.stay(Way::datagrams, tcp_.seen, datagrams_.seen, now_);
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+  go(0.05);
+  EXPECT_EQ(choice_.way(), Way::tcp) << "what could not be done is tried again at once";
+  EXPECT_EQ(choice_.trials(), 0U);
+}
+
+TEST_F(Choosing, OneInAThousandSentAgainIsSuspicious) {
+  datagrams_.bytes_per_second = 3e7;
+  tcp_.again = 0.0008;
+  go(100);
+  EXPECT_EQ(choice_.trials(), 0U);
+  EXPECT_FALSE(choice_.wants_datagrams(tcp_.seen));
+  tcp_.again = 0.0012;
+  go(2);
+  EXPECT_EQ(choice_.trials(), 1U);
+}
+
+TEST_F(Choosing, AWindowIsAQuarterOfASecondOfWorkAndATrialFourOfThem) {
+  tcp_.again = 0.01;
+  go(0.4);
+  EXPECT_EQ(choice_.trials(), 0U);
+  go(0.2);
+  EXPECT_EQ(choice_.trials(), 1U);
+  go(10);
+  EXPECT_EQ(choice_.trials(), 1U);
+  EXPECT_NEAR(datagrams_.seen.busy_seconds, 0.5, 0.06) << "every other one";
+}
+
+TEST_F(Choosing, AWindowOfFewBytesIsTwoSeconds) {
+  tcp_ = {.bytes_per_second = 1e5, .again = 0.01};
+  go(3.8);
+  EXPECT_EQ(choice_.trials(), 0U);
+  go(0.4);
+  EXPECT_EQ(choice_.trials(), 1U);
+}
+
+TEST_F(Choosing, AWindowOf256KiBSaysSomething) {
+  tcp_ = {.bytes_per_second = 0.5e6, .again = 0.01};
+  go(0.9);
+  EXPECT_EQ(choice_.trials(), 0U);
+  go(0.3);
+  EXPECT_EQ(choice_.trials(), 1U);
+}
+
+TEST_F(Choosing, ATenthIsGainedWhereDatagramsAreTaken) {
+  tcp_.again = 0.01;
+  datagrams_.bytes_per_second = 1.10e7;
+  go(10);
+  ASSERT_EQ(choice_.trials(), 1U);
+  EXPECT_EQ(choice_.way(), Way::tcp);
+  datagrams_.bytes_per_second = 1.12e7;
+  go(40);
+  ASSERT_EQ(choice_.trials(), 2U);
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+}
+
+TEST_F(Choosing, ThreeHundredthsOfGainKeepThem) {
+  for (const double tcp : {0.96, 0.98}) {
+    choice_.stay(Way::datagrams, tcp_.seen, datagrams_.seen, now_);
+    tcp_.bytes_per_second = tcp * datagrams_.bytes_per_second;
+    const std::uint64_t before = choice_.trials();
+    go(4000);
+    EXPECT_GT(choice_.trials(), before) << "nothing is lost any more";
+    EXPECT_EQ(choice_.way(), tcp < 0.97 ? Way::datagrams : Way::tcp);
+  }
+}
+
+TEST_F(Choosing, HalfAsMuchTimeAgainAsWhenTheyWereTakenIsSuspicious) {
+  tcp_.again = datagrams_.again = 0.01;
+  datagrams_.bytes_per_second = 3e7;
+  go(60);
+  ASSERT_EQ(choice_.way(), Way::datagrams);
+  datagrams_.bytes_per_second = 3e7 / 1.4;
+  go(1000);
+  EXPECT_EQ(choice_.trials(), 1U);
+  datagrams_.bytes_per_second = 3e7 / 1.6;
+  go(2);
+  EXPECT_EQ(choice_.trials(), 2U);
+}
+
+TEST_F(Choosing, NoPauseIsLongerThanHalfAnHour) {
+  tcp_.again = 0.01;
+  go(30 + 60 + 120 + 240 + 480 + 960 + 1800 + 100);
+  const std::uint64_t before = choice_.trials();
+  go(3 * 1820);
+  EXPECT_EQ(choice_.trials(), before + 3);
 }
 
 // As where what went by TCP is long in arriving.

@@ -37,11 +37,6 @@ FileDescriptor last_of(std::vector<FileDescriptor>& streams) {
   return last;
 }
 
-UdpLinkOptions that_may_be_blocked(UdpLinkOptions options) {
-  options.may_be_blocked = true;
-  return options;
-}
-
 }  // namespace
 
 Place EitherLink::Side::place(int peer, const wire::Header& header) {
@@ -97,16 +92,18 @@ void EitherLink::finish(const End& as) {
   }
 }
 
-EitherLink::EitherLink(Connection connection, int own, const TcpOptions& tcp, const UdpLinkOptions& datagrams,
-                       EventLoop& loop, FrameHandler& handler)
+EitherLink::EitherLink(Connection connection, int own, const EitherLinkOptions& options,
+                       const TcpOptions& tcp, const UdpLinkOptions& datagrams, EventLoop& loop,
+                       FrameHandler& handler)
     : Link(connection.rank, handler),
       own_(own),
       loop_(loop),
       sides_{{*this, Way::tcp}, {*this, Way::datagrams}},
-      datagrams_(for_datagrams(connection, last_of(connection.streams)), own, that_may_be_blocked(datagrams),
-                 loop, sides_[1]),
+      datagrams_(for_datagrams(connection, last_of(connection.streams)), own, datagrams, loop, sides_[1]),
       tcp_(for_tcp(connection, std::move(connection.streams)), tcp, loop, sides_[0]),
-      timer_(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "creating a timer")) {
+      timer_(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "creating a timer")),
+      choice_(options.preference),
+      silent_(options.silent) {
   handle_ = loop_.watch(timer_.get(), *this, 0);
   carried_each_.resize(tcp_.streams());
   closing_ = false;
@@ -141,7 +138,8 @@ bool EitherLink::send(OutFrame frame) {
 
 void EitherLink::flush() {
   const std::int64_t now = now_ns();
-  if (now - chosen_ns_ >= kChooseEveryNs) choose(now);
+  const bool at_once = choice_.always() && way_ == Way::tcp && !next_ && datagrams_.passes();
+  if (at_once || now - chosen_ns_ >= kChooseEveryNs) choose(now);
   if (next_) try_turn(now);
   if (!gone() && !tcp_.gone()) tcp_.flush();
   if (!gone() && !datagrams_.gone()) datagrams_.flush();
@@ -163,11 +161,8 @@ PeerStatistics EitherLink::carried_over_tcp() {
 }
 
 // Once: it is no news when it is tried again.
-void EitherLink::say_blocked() {
-  if (!std::exchange(said_blocked_, true))
-    Logger(own_).log(LogLevel::warn, "net",
-                     "datagrams to rank {} bring no answer: is UDP blocked on the way? frames stay with TCP",
-                     peer_);
+void EitherLink::found_silent(std::int64_t now_ns) {
+  if (!std::exchange(found_silent_, true) && silent_) silent_->add(peer_, now_ns);
 }
 
 void EitherLink::choose(std::int64_t now_ns) {
@@ -175,24 +170,23 @@ void EitherLink::choose(std::int64_t now_ns) {
   if (kept_ || next_ || tcp_.gone() || datagrams_.gone()) return;
   const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
   const bool passes = datagrams_.passes();
-  if (!passes && choice_.wants_datagrams(over_tcp)) say_blocked();
+  if (!passes && choice_.wants_datagrams(over_tcp) && datagrams_.unanswered_for(kAnswerNs, now_ns))
+    found_silent(now_ns);
   const Way way = choice_.look(over_tcp, in_datagrams, passes, now_ns);
   if (way == way_) return;
-  if (way == Way::datagrams) {
+  if (way == Way::datagrams && datagrams_.unanswered_for(kAnswerNs, now_ns)) {
     if (asked_ns_ == 0) {
       asked_ns_ = now_ns;
       datagrams_.ask();
     }
-    if (datagrams_.heard_ns() < asked_ns_) {
-      if (now_ns - asked_ns_ > kAnswerNs) {
-        asked_ns_ = 0;
-        say_blocked();
-        choice_.stay(way_, over_tcp, in_datagrams, now_ns);
-      }
-      return;
+    if (now_ns - asked_ns_ > kAnswerNs) {
+      asked_ns_ = 0;
+      found_silent(now_ns);
+      choice_.stay(way_, over_tcp, in_datagrams, now_ns);
     }
-    asked_ns_ = 0;
+    return;
   }
+  asked_ns_ = 0;
   turn(way, now_ns);
 }
 
@@ -214,7 +208,7 @@ void EitherLink::try_turn(std::int64_t now_ns) {
     release(way_);
   } else if (arrived(way_)) {
     release(*next_);
-  } else if (now_ns - next_since_ns_ > kPatienceNs && !kept_) {
+  } else if (now_ns - next_since_ns_ > kPatienceNs && !kept_ && (way_ == Way::tcp || datagrams_.passes())) {
     release(way_);
     choice_.stay(way_, carried_over_tcp(), datagrams_.measured(), now_ns);
   }
@@ -274,6 +268,10 @@ void EitherLink::drain(Way way) {
 void EitherLink::check_host() {
   if (!gone() && !tcp_.gone()) tcp_.check_host();
   if (!gone() && !datagrams_.gone()) datagrams_.check_host();
+  if (gone()) return;
+  const std::int64_t now = now_ns();
+  choose(now);
+  if (silent_) silent_->look(now);
 }
 
 void EitherLink::pace(double bytes_per_second) {
@@ -296,8 +294,9 @@ bool EitherLink::part() {
   kept_ = true;
   if (next_) release(way_);
   const bool over_tcp = tcp_.gone() || tcp_.part();
-  // Where they do not pass there is nothing to wait for.
-  const bool in_datagrams = gone() || datagrams_.gone() || datagrams_.part() || !datagrams_.passes();
+  // Where they do not pass, and nothing went that way, there is nothing to wait for.
+  const bool in_datagrams =
+      gone() || datagrams_.gone() || datagrams_.part() || (way_ == Way::tcp && !datagrams_.passes());
   return gone() || (over_tcp && in_datagrams);
 }
 

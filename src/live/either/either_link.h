@@ -1,24 +1,26 @@
-// EitherLink: to a rank of another host, over TCP or in datagrams, whichever is quicker (transport_choice.h).
-// Each end chooses for what it sends.
+// EitherLink: to a rank of another host, over TCP or in datagrams: whichever is quicker, or in datagrams
+// wherever these pass (transport_choice.h). Each end chooses for what it sends.
 //
 // A change of ways keeps the order of frames. The sender holds back what is new until all that went the old
 // way has arrived on the other machine, and only then goes the new one; and the receiver, before it hands
 // over the first frame of another way, hands over all that has come on the one before. If the old way has not
-// brought everything in kPatienceNs, the change is put off.
+// brought everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
 //
 // Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
-// an answer must have come. If they stop passing while they carry frames, these wait for their calls'
-// deadlines, as over datagrams alone: a process that is merely stopped looks the same.
+// an answer must have come. If they stop passing while they carry frames, the link of datagrams brings what
+// was on its way over its lifeline, and what follows goes over TCP. The log is told once (silent_ranks.h).
 //
 // The end of one way is not yet the end: the other one may have brought what was sent before, and is handed
 // over first. Whoever has said goodbye over TCP, and was sending that way, has left in order.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "live/either/silent_ranks.h"
 #include "live/either/transport_choice.h"
 #include "live/join/connect.h"
 #include "live/link.h"
@@ -29,6 +31,11 @@
 
 namespace talweg::live {
 
+struct EitherLinkOptions {
+  Preference preference = Preference::the_quicker;
+  std::shared_ptr<SilentRanks> silent;  // of all links of the process; null: none is told of
+};
+
 class EitherLink : public Link, private Watcher {
  public:
   static constexpr std::int64_t kPatienceNs = 500'000'000;
@@ -36,8 +43,8 @@ class EitherLink : public Link, private Watcher {
 
   // The last of the connection's streams, of which there are two at least, is the lifeline of the datagrams.
   // `own`: this one's seat. Throws Error{system}.
-  EitherLink(Connection connection, int own, const TcpOptions& tcp, const UdpLinkOptions& datagrams,
-             EventLoop& loop, FrameHandler& handler);
+  EitherLink(Connection connection, int own, const EitherLinkOptions& options, const TcpOptions& tcp,
+             const UdpLinkOptions& datagrams, EventLoop& loop, FrameHandler& handler);
   ~EitherLink() override;
 
   bool send(OutFrame frame) override;
@@ -82,7 +89,7 @@ class EitherLink : public Link, private Watcher {
   void settle();
   void finish(const End& as);
   PeerStatistics carried_over_tcp();
-  void say_blocked();
+  void found_silent(std::int64_t now_ns);
   void choose(std::int64_t now_ns);
   void turn(Way way, std::int64_t now_ns);
   bool arrived(Way way) const;
@@ -100,11 +107,12 @@ class EitherLink : public Link, private Watcher {
   EventLoop::Handle handle_ = 0;
 
   TransportChoice choice_;
+  std::shared_ptr<SilentRanks> silent_;
   PeerStatistics carried_;                // over TCP
   std::vector<TcpTraffic> carried_each_;  // by stream, when that was last looked at
   bool kept_ = false;
   std::int64_t asked_ns_ = 0;  // whether datagrams pass; 0: it was not
-  bool said_blocked_ = false;
+  bool found_silent_ = false;
   std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;

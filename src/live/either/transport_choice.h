@@ -10,6 +10,8 @@
 // is hardly slower, which is tried when next to nothing is lost any more, or they have become slower. After
 // each trial there is a pause, a longer one after each that has changed nothing.
 //
+// Or datagrams are preferred: then they are taken wherever they pass, and TCP only elsewhere.
+//
 // What one direction takes says nothing of the other one. Pure: no clock.
 #pragma once
 
@@ -21,6 +23,7 @@
 namespace talweg::live {
 
 enum class Way : std::uint8_t { tcp, datagrams };
+enum class Preference : std::uint8_t { the_quicker, datagrams };
 
 class TransportChoice {
  public:
@@ -34,10 +37,14 @@ class TransportChoice {
   static constexpr int kWindows = 4;           // of a trial, both in turn
   static constexpr std::int64_t kLeastPauseNs = 30'000'000'000, kMostPauseNs = 1'800'000'000'000;
 
-  // What each has carried since it was made; `datagrams_pass`: some have come from the other side.
+  explicit TransportChoice(Preference preference = Preference::the_quicker)
+      : always_(preference == Preference::datagrams) {}
+
+  // What each has carried since it was made; `datagrams_pass`: some have been answered.
   Way look(const PeerStatistics& tcp, const PeerStatistics& datagrams, bool datagrams_pass,
            std::int64_t now_ns) {
     const PeerStatistics* const of[] = {&tcp, &datagrams};
+    if (always_) return turn(datagrams_pass ? Way::datagrams : Way::tcp, of);
     Window window = since(*of[index(way_)]);
     if (!datagrams_pass && way_ == Way::datagrams && window.bytes == 0) return turn(Way::tcp, of);
     if (window.busy_seconds < kBusySeconds ||
@@ -54,9 +61,10 @@ class TransportChoice {
     if (++windows_ < kWindows) return turn(other(way_), of);
     return decide(now_ns, of);
   }
-  // Of the window so far more was sent again than TCP is left alone with.
+  // It goes over TCP, and datagrams are preferred; or of the window so far more was sent again than TCP is
+  // left alone with.
   bool wants_datagrams(const PeerStatistics& tcp) const {
-    if (way_ != Way::tcp) return false;
+    if (way_ != Way::tcp || always_) return always_ && way_ == Way::tcp;
     const Window window = since(tcp);
     return window.bytes >= kBytes && window.sent_again() > kSuspicious;
   }
@@ -68,6 +76,7 @@ class TransportChoice {
     pause(false, now_ns);
     turn(way, of);
   }
+  bool always() const { return always_; }
   Way way() const { return way_; }
   std::uint64_t trials() const { return trials_; }
 
@@ -118,6 +127,7 @@ class TransportChoice {
     return turn(better, of);
   }
 
+  const bool always_;
   Way way_ = Way::tcp;
   Way home_ = Way::tcp;   // what is taken beside trials
   PeerStatistics begin_;  // of the window

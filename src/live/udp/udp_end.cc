@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "live/system.h"
+#include "wire/flow_packets.h"
 
 namespace talweg::live {
 
@@ -60,7 +61,7 @@ UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
       flow_(flow_options(options, socket_, mtu_, peer)) {}
 
 bool UdpEnd::send(std::int64_t now_ns) {
-  const std::size_t most = wire::kDatagramHeaderBytes + flow_.payload() + trailer_bytes(suite_.protection);
+  const std::size_t most = most_bytes();
   for (;;) {
     std::byte* const at = sender_.place(to_[0], wire::kOrdinary, most);
     if (at == nullptr) {
@@ -92,28 +93,47 @@ void UdpEnd::keep_to_path() {
   flow_.set_payload(wire::datagram_payload(mtu_, socket_.ipv6(), suite_.protection));
 }
 
+bool UdpEnd::open(std::span<std::byte> datagram, bool marked, std::int64_t now_ns, std::int64_t waited_ns,
+                  wire::DatagramHeader& header) {
+  const auto why = opener_.open(datagram, header);
+  if (why != wire::DatagramRefusal::none) {
+    refusals_.count(why);
+    return false;
+  }
+  ++heard_;
+  flow_.on_datagram(header, datagram.subspan(wire::kDatagramHeaderBytes, header.length), marked, now_ns,
+                    waited_ns);
+  return true;
+}
+
 bool UdpEnd::receive(std::int64_t now_ns) {
   bool any = false;
   for (int i = 0; i < kReceiveCalls; ++i) {
     const bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) {
       wire::DatagramHeader header;
-      const auto why = opener_.open(datagram.bytes, header);
-      if (why != wire::DatagramRefusal::none) {
-        refusals_.count(why);
-        return;
-      }
+      if (!open(datagram.bytes, datagram.marked, now_ns, datagram.waited_ns, header)) return;
       any = true;
-      ++heard_;
-      flow_.on_datagram(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length),
-                        datagram.marked, now_ns, datagram.waited_ns);
+      if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement)) answered_ns_ = now_ns;
     });
     if (!more) break;
   }
-  if (any) {
-    heard_ns_ = now_ns;
-    flow_.end_of_batch();
-  }
+  if (any) flow_.end_of_batch();
   return any;
+}
+
+std::size_t UdpEnd::most_bytes() const {
+  return wire::kDatagramHeaderBytes + flow_.payload() + trailer_bytes(suite_.protection);
+}
+
+std::size_t UdpEnd::next(std::int64_t now_ns, std::byte* at) {
+  wire::DatagramHeader header;
+  std::byte* const payload = at + wire::kDatagramHeaderBytes;
+  return flow_.next(sealer_.number(), now_ns, header, payload) ? sealer_.seal(header, payload, at) : 0;
+}
+
+void UdpEnd::take(std::span<std::byte> datagram, std::int64_t now_ns) {
+  wire::DatagramHeader header;
+  if (open(datagram, false, now_ns, 0, header)) flow_.end_of_batch();
 }
 
 }  // namespace talweg::live

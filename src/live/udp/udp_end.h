@@ -48,8 +48,17 @@ class UdpEnd {
   // Takes what has come, up to a budget. True if anything had that was sound.
   bool receive(std::int64_t now_ns);
 
-  // When something sound last came from the other side; 0: never.
-  std::int64_t heard_ns() const { return heard_ns_; }
+  // The next datagram that may leave now, to bring it there in another way, of up to most_bytes(): how many
+  // bytes `at` has of it. 0: none.
+  std::size_t next(std::int64_t now_ns, std::byte* at);
+  std::size_t most_bytes() const;
+  // Of the largest that leaves, with IP's header.
+  std::size_t packet_bytes() const { return most_bytes() + (socket_.ipv6() ? 48 : 28); }
+  // Takes one that has come in another way.
+  void take(std::span<std::byte> datagram, std::int64_t now_ns);
+
+  // When an answer last came by the socket: then something had arrived there. 0: never.
+  std::int64_t answered_ns() const { return answered_ns_; }
   // How many sound ones have; received() counts strangers' as well, who may send here as they like.
   std::uint64_t heard() const { return heard_; }
   const wire::DatagramRefusals& refusals() const { return refusals_; }
@@ -58,6 +67,8 @@ class UdpEnd {
 
  private:
   void keep_to_path();
+  bool open(std::span<std::byte> datagram, bool marked, std::int64_t now_ns, std::int64_t waited_ns,
+            wire::DatagramHeader& header);
   std::size_t mtu() const;  // of the path that takes the smallest packets
 
   UdpSocket socket_;
@@ -70,7 +81,7 @@ class UdpEnd {
   wire::DatagramOpener opener_;
   protocol::DatagramFlow flow_;
   wire::DatagramRefusals refusals_;
-  std::int64_t heard_ns_ = 0;
+  std::int64_t answered_ns_ = 0;
   std::uint64_t heard_ = 0;
 };
 

@@ -19,7 +19,7 @@ namespace talweg::live {
 namespace {
 
 constexpr std::uint32_t kIntroductionMagic = 0x50445554;  // "TUDP"
-constexpr std::uint8_t kIntroductionVersion = 1;
+constexpr std::uint8_t kIntroductionVersion = 2;
 constexpr std::byte kMet{'M'};  // behind an introduction: the other one has been read
 
 // Numbers of the handles.
@@ -31,8 +31,9 @@ constexpr std::size_t kMorePaths = 3;  // and from there on
 // Another frame is taken when the flow holds fewer bytes that have not left: they cannot be overtaken any
 // more.
 constexpr std::uint64_t kMostUnsent = 32U << 10;
-// Without a datagram of the other side, until that is logged.
-constexpr std::int64_t kSilentNs = 2'000'000'000;
+// Questions in a row that brought no answer, until datagrams go over the lifeline.
+constexpr unsigned kMissed = 8;
+constexpr unsigned kMissedForSize = 3;  // until smaller ones are tried
 // Of frames read, before other links get their turn.
 constexpr std::size_t kReadBudget = 1U << 20;
 
@@ -139,10 +140,19 @@ bool UdpLink::work() {
   if (gone() || !end_) return any;
   const std::int64_t now = now_ns();
   end_->flow().on_time(now);
+  // Before anything else is given up: it may be that the path no longer takes the larger ones.
+  if (end_->flow().missed() < kMissedForSize)
+    asked_for_size_ = asked_for_size_ && end_->answered_ns() == 0;
+  else if (!std::exchange(asked_for_size_, true) && !carries())
+    end_->flow().ask_for_size();
+  if (!unanswered_ && confirmed_ns_ != 0 && end_->flow().missed() >= kMissed) {
+    unanswered_ = true;
+    end_->flow().ask();
+  }
   bool all = false;
   do {
     fill();
-    all = end_->send(now);
+    all = carry(now) && end_->send(now);
   } while (all && end_->flow().unsent(0) == 0 && end_->flow().room(0) > 0 && !idle());
   want_room(!all);
   note_paths();
@@ -154,11 +164,22 @@ bool UdpLink::work() {
 }
 
 void UdpLink::want_room(bool wanted) {
-  const int blocked = wanted ? end_->blocked_fd() : -1;
+  loop_.want_write(handles_[kLifeline], !to_carry_.empty());
+  const int blocked = wanted && to_carry_.empty() ? end_->blocked_fd() : -1;
   loop_.want_write(handles_[kDatagrams], blocked == end_->socket().fd());
   const auto more = end_->more_sockets();
   for (std::size_t i = 0; i < more.size(); ++i)
     loop_.want_write(handles_[kMorePaths + i], blocked == more[i].fd());
+}
+
+// Smaller ones are sent from now on: an answer has come to one of them, and none to larger ones.
+void UdpLink::note_size(std::size_t before) {
+  if (end_->packet_bytes() >= before) return;
+  Logger(own_).log(
+      LogLevel::warn, "net",
+      "packets of {} bytes to rank {} are lost, and nobody says so; {} pass: is the MTU smaller on "
+      "the way? datagrams have that size now",
+      before, peer_, end_->packet_bytes());
 }
 
 void UdpLink::note_paths() {
@@ -190,7 +211,7 @@ bool UdpLink::on_ready(std::size_t which, bool readable, [[maybe_unused]] bool w
     [[maybe_unused]] const auto n = ::read(timer_.get(), &times, sizeof times);
     armed_ns_ = 0;
   } else if (which == kDatagrams && readable && end_) {
-    any = end_->receive(now_ns());
+    any = receive(now_ns());
   } else if (which == kLifeline && readable) {
     read_lifeline();
     any = true;
@@ -211,10 +232,10 @@ bool UdpLink::on_ready(std::size_t which, bool readable, [[maybe_unused]] bool w
 
 void UdpLink::read_lifeline() {
   for (;;) {
-    std::array<std::byte, 64> ignored;
+    std::array<std::byte, 16U << 10> bytes;
     const bool known = introduced_ == sizeof theirs_;
-    std::byte* const to = known ? ignored.data() : reinterpret_cast<std::byte*>(&theirs_) + introduced_;
-    const std::size_t most = known ? ignored.size() : sizeof theirs_ - introduced_;
+    std::byte* const to = known ? bytes.data() : reinterpret_cast<std::byte*>(&theirs_) + introduced_;
+    const std::size_t most = known ? bytes.size() : sizeof theirs_ - introduced_;
     const ssize_t n = ::recv(lifeline_.get(), to, most, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
@@ -223,14 +244,65 @@ void UdpLink::read_lifeline() {
       return;
     }
     if (known) {
-      confirmed_ =
-          confirmed_ || std::ranges::find(ignored.begin(), ignored.begin() + n, kMet) != ignored.begin() + n;
+      carried_.insert(carried_.end(), bytes.begin(), bytes.begin() + n);
+      if (!take_carried()) return;
       continue;
     }
     introduced_ += static_cast<std::size_t>(n);
     if (introduced_ == sizeof theirs_) meet();
     if (gone()) return;
   }
+}
+
+// What is behind an introduction: kMet, and then whole datagrams. False: the link has ended.
+bool UdpLink::take_carried() {
+  std::size_t at = 0;
+  if (confirmed_ns_ == 0) {
+    if (carried_[at++] != kMet) {
+      lose(ErrorCode::corrupted, "it said something else over its connection than that it has met us");
+      return false;
+    }
+    confirmed_ns_ = now_ns();
+  }
+  for (std::uint16_t length = 0; carried_.size() - at >= sizeof length; at += sizeof length + length) {
+    std::memcpy(&length, carried_.data() + at, sizeof length);
+    if (carried_.size() - at - sizeof length < length) break;
+    asked_here_ = true;
+    end_->take({carried_.data() + at + sizeof length, length}, now_ns());
+  }
+  carried_.erase(carried_.begin(), carried_.begin() + static_cast<std::ptrdiff_t>(at));
+  return true;
+}
+
+// Datagrams over the lifeline, if they are to go there. False: it has no room.
+bool UdpLink::carry(std::int64_t now_ns) {
+  for (;;) {
+    if (to_carry_.empty()) {
+      if (!carries()) return true;
+      std::uint16_t length = 0;
+      to_carry_.resize(sizeof length + end_->most_bytes());
+      length = static_cast<std::uint16_t>(end_->next(now_ns, to_carry_.data() + sizeof length));
+      std::memcpy(to_carry_.data(), &length, sizeof length);
+      to_carry_.resize(length > 0 ? sizeof length + length : 0);
+      if (length == 0) return true;
+    }
+    const ssize_t n =
+        ::send(lifeline_.get(), to_carry_.data(), to_carry_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;  // or it has ended, which is found when it is read
+    to_carry_.erase(to_carry_.begin(), to_carry_.begin() + n);
+  }
+}
+
+// What has come as datagrams.
+bool UdpLink::receive(std::int64_t now_ns) {
+  const std::int64_t before = end_->answered_ns();
+  const std::size_t packet = end_->packet_bytes();
+  if (!end_->receive(now_ns)) return false;
+  note_size(packet);
+  asked_here_ = false;
+  if (end_->answered_ns() != before && std::exchange(unanswered_, false)) end_->flow().ask_for_size();
+  return true;
 }
 
 // Both sides know where the other one is, and seal with keys that nobody else has.
@@ -258,9 +330,13 @@ void UdpLink::meet() {
   socket_.reset();
   for (const UdpSocket& more : end_->more_sockets())
     handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
-  met_ns_ = now_ns();
   end_->flow().set_pace(pace_);
-  end_->flow().ask();
+  // What waits asks that itself, and need not wait for the answer.
+  asked_for_size_ = idle();
+  if (asked_for_size_)
+    end_->flow().ask_for_size();
+  else
+    end_->flow().ask();
   [[maybe_unused]] const auto n = ::send(lifeline_.get(), &kMet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -304,7 +380,8 @@ bool UdpLink::hand_over() {
 }
 
 void UdpLink::drain() {
-  while (end_ && end_->receive(now_ns())) hand_over();
+  if (!gone() && !lifeline_ended_) read_lifeline();
+  while (end_ && receive(now_ns())) hand_over();
   while (hand_over()) {
   }
 }
@@ -317,25 +394,6 @@ void UdpLink::check_host() {
   if (answers > 0 &&
       pulse_.lost(lifeline_.get(), answers + (end_ ? end_->heard() : 0), options_.host_timeout_ns)) {
     lose(ErrorCode::peer_failed, fmt::format("its host has not answered for {:g} s", seconds));
-    return;
-  }
-  if (options_.may_be_blocked || !end_ || !confirmed_ || end_->heard_ns() != 0) return;
-  // It is there, has met us and has sent datagrams since; one that is merely stopped had sent some before.
-  const std::int64_t silent_ns = now_ns() - met_ns_;
-  if (silent_ns > options_.host_timeout_ns) {
-    lose(
-        ErrorCode::system,
-        fmt::format(
-            "no datagram of it has come to {} for {:g} s, though it answers over TCP: is UDP blocked between "
-            "the two hosts?",
-            to_string(end_->socket().address()), seconds));
-  } else if (silent_ns > kSilentNs && !std::exchange(said_silent_, true)) {
-    // A call's deadline may come before.
-    Logger(own_).log(
-        LogLevel::warn, "net",
-        "no datagram of rank {} has come to {}, though it answers over TCP: is UDP blocked between "
-        "the two hosts?",
-        peer_, to_string(end_->socket().address()));
   }
 }
 
@@ -365,7 +423,7 @@ bool UdpLink::part() {
   // Nobody else looks at what comes from now on.
   read_lifeline();
   if (gone()) return true;
-  if (end_) end_->receive(now_ns());
+  if (end_) receive(now_ns());
   work();
   return gone() || lifeline_ended_ || (end_ && idle() && end_->flow().all_arrived());
 }

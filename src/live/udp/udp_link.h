@@ -6,10 +6,18 @@
 // other machine answers is asked over it, as for TcpLink. Everything else goes in datagrams, all of it in the
 // order in which it was sent.
 //
+// Where datagrams bring no answer, kMissed times in a row, they go over the lifeline as they are, behind
+// their length in two bytes. So what was on its way when a firewall closed still arrives; passes() says that
+// a better way should be taken for all else. Whoever gets one over the lifeline answers there. An answer that
+// comes as a datagram ends that: the other process was merely stopped.
+//
 // The kernel does not go on sending for a process that has ended: part() is over only when the other side has
 // taken everything.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +36,6 @@ struct UdpLinkOptions {
   UdpOptions socket;
   UdpEndOptions end;
   std::int64_t host_timeout_ns = 15'000'000'000;
-  bool may_be_blocked = false;  // that no datagram comes does not end it: passes() says so
 };
 
 class UdpLink : public Link, private Watcher {
@@ -48,17 +55,19 @@ class UdpLink : public Link, private Watcher {
   LinkStatistics statistics() const override { return statistics_; }
   PeerStatistics measured() const override;
 
-  // Datagrams of the other side have come, it knows where this one is, and has not left many questions in a
-  // row unanswered.
-  bool passes() const {
-    constexpr unsigned kMissed = 8;
-    return end_ && confirmed_ && end_->heard_ns() != 0 && end_->flow().missed() < kMissed;
+  // Datagrams have been answered by datagrams, and of late not many in a row have not.
+  bool passes() const { return end_ && end_->answered_ns() != 0 && !carries(); }
+  // They have had so long since the other side was there, or since they were answered last.
+  bool unanswered_for(std::int64_t ns, std::int64_t now_ns) const {
+    return confirmed_ns_ != 0 && now_ns - std::max(confirmed_ns_, answered_ns()) > ns;
   }
   // Asks the other side for a datagram, at the next flush().
   void ask() {
     if (end_) end_->flow().ask();
   }
-  std::int64_t heard_ns() const { return end_ ? end_->heard_ns() : 0; }  // when one came last; 0: never
+  std::int64_t answered_ns() const {
+    return end_ ? end_->answered_ns() : 0;
+  }  // when they last were; 0: never
   // Hands over all that is there.
   void drain();
   // Ends it; the handler is told as of a goodbye.
@@ -70,6 +79,11 @@ class UdpLink : public Link, private Watcher {
   bool on_ready(std::size_t which, bool readable, bool writable) override;
   void read_lifeline();
   void meet();
+  bool take_carried();
+  bool carry(std::int64_t now_ns);
+  bool carries() const { return unanswered_ || asked_here_; }
+  bool receive(std::int64_t now_ns);
+  void note_size(std::size_t before);
   bool work();
   bool hand_over();
   void fill();
@@ -102,9 +116,12 @@ class UdpLink : public Link, private Watcher {
   std::size_t introduced_ = 0;       // bytes of theirs_ that have come
   std::optional<UdpSocket> socket_;  // until both have met
   std::optional<UdpEnd> end_;        // from then on
-  std::int64_t met_ns_ = 0;
-  bool confirmed_ = false;  // the other side has met us, too
-  bool said_silent_ = false;
+  std::int64_t confirmed_ns_ = 0;    // since when the other side is known to have met us, too; 0: it is not
+  bool unanswered_ = false;          // datagrams from here, too often
+  bool asked_for_size_ = false;      // since an answer came
+  bool asked_here_ = false;          // what came last came over the lifeline
+  std::vector<std::byte> to_carry_;  // over the lifeline: what is left of a datagram that has begun to leave
+  std::vector<std::byte> carried_;   // and of what came there, what is not yet a whole one
   bool lifeline_ended_ = false;
   std::int64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
   std::uint64_t left_ = 0;     // times that a path was found to answer nothing

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <bitset>
 #include <cstring>
@@ -24,6 +25,13 @@ constexpr unsigned kSilence = 3;
 // else may leave, is asked what has come of them after twice as long as the last answer took.
 constexpr std::int64_t kLeastEarlyNs = 500'000;
 constexpr std::uint64_t kFewBytes = 512;  // of all datagrams that are on their way
+// Payloads that are tried where large datagrams bring no answer: of Ethernet, of IPv6's least MTU, and the
+// least that a flow has.
+constexpr std::array<std::size_t, 3> kSizesTried{1404, 1184, wire::kMostAckBytes};
+constexpr std::size_t kFullTries = 2;  // before: one may just have been lost
+// While answers come and nothing more of the data arrives, until that is tried; and so many round trips.
+constexpr std::int64_t kDoubtNs = 1'000'000'000;
+constexpr std::int64_t kDoubtTrips = 8;
 // A channel's new credit is told when it is so large a part of all.
 constexpr std::uint64_t kCreditPart = 4;
 
@@ -155,6 +163,7 @@ bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::Da
   if (!pacer_.allowed(now_ns)) return false;
   const SendBuffer::Piece piece = out_[channel].next(payload_ - wire::kFlowOffsetBytes);
   path_ = paths_.next(sent_, now_ns);
+  if (!data_in_doubt()) doubt_since_ns_ = now_ns;
   send_piece(number, now_ns, channel, piece, header, payload);
   out_[channel].sent(piece);
   // Nothing more leaves before something has come; or hardly anything would be answered if this one were
@@ -199,6 +208,13 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
   }
   const SentPacket* const oldest = sent_.oldest();
+  if (size_tries_ > 0) {
+    only_asks_ = false;
+    path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
+    header.length = static_cast<std::uint16_t>(size_to_try());
+    std::memset(payload, 0, header.length);  // what fills it says nothing
+    return make_empty(number, now_ns, header, false);
+  }
   if (std::exchange(only_asks_, false) && oldest != nullptr) {
     path_ = oldest->path;
     return make_empty(number, now_ns, header, false);
@@ -218,12 +234,18 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
   make_empty(number, now_ns, header, false);
 }
 
+std::size_t DatagramFlow::size_to_try() {
+  const std::size_t n = size_tries_++;
+  if (n <= kFullTries) return payload_;
+  return std::min(payload_, kSizesTried[std::min(n - kFullTries, kSizesTried.size()) - 1]);
+}
+
 void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                               bool trial) {
   header.type = static_cast<std::uint8_t>(FlowType::probe);
   sent_.sent({.number = number,
               .sent_ns = now_ns,
-              .bytes = static_cast<std::uint32_t>(options_.around),
+              .bytes = static_cast<std::uint32_t>(header.length + options_.around),
               .path = static_cast<std::uint8_t>(path_),
               .trial = trial});
 }
@@ -326,8 +348,10 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
   double bytes = 0;
   std::int64_t sample_ns = 0;
   std::size_t sampled = kMostPaths;  // by which path
+  std::size_t size = 0;              // of the largest that was to find it out
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
+    if (packet.length == 0) size = std::max(size, packet.bytes - options_.around);
     if (was_lost) ++statistics_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
     // Of what has left before a probe an answer may have come before the probe's, and been lost.
@@ -356,12 +380,33 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     missed_ = 0;
     probe_due_ = probed_early_ = only_asks_ = false;
     waiting_since_ns_ = now_ns;
+    look_at_size(size, now_ns);
     share_queue();
     const bool limited = std::exchange(window_was_full_, false);
     cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns(), rtt_.more_ns());
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);
   }
   find_lost(now_ns);
+}
+
+void DatagramFlow::look_at_size(std::size_t arrived, std::int64_t now_ns) {
+  if (size_tries_ > 0 && arrived > 0) {
+    size_tries_ = 0;
+    if (arrived < payload_) set_payload(arrived);
+  }
+  const std::uint64_t before = std::exchange(arrived_bytes_, bytes_arrived());
+  if (arrived_bytes_ != before || !data_in_doubt()) {
+    doubt_since_ns_ = now_ns;
+  } else if (now_ns - doubt_since_ns_ > std::max(kDoubtNs, kDoubtTrips * rtt_.smoothed_ns())) {
+    doubt_since_ns_ = now_ns;
+    ask_for_size();
+  }
+}
+
+// Some have left and not arrived.
+bool DatagramFlow::data_in_doubt() const {
+  return std::ranges::any_of(out_,
+                             [](const SendBuffer& b) { return b.written() - b.never_sent() > b.arrived(); });
 }
 
 void DatagramFlow::find_lost(std::int64_t now_ns) {

@@ -117,7 +117,17 @@ class DatagramFlow {
   std::int64_t next_time(std::int64_t now_ns) const;
 
   // Asks the other side for a sign of life, with the next datagram.
-  void ask() { probe_due_ = true; }
+  void ask() {
+    probe_due_ = true;
+    size_tries_ = 0;
+  }
+  // As ask(), with a datagram of the full size; and where no answer comes, with ever smaller ones. From the
+  // first answer on none is larger than the largest of these that has arrived. It asks itself where answers
+  // come and data do not arrive for long: a path may have come to take only smaller ones, and not say so.
+  void ask_for_size() {
+    probe_due_ = true;
+    size_tries_ = 1;
+  }
   // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
   void set_payload(std::size_t bytes);
   std::size_t payload() const { return payload_; }
@@ -141,6 +151,9 @@ class DatagramFlow {
                   std::byte* payload);
   bool make_trial(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header);
   void make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, bool trial);
+  std::size_t size_to_try();
+  bool data_in_doubt() const;
+  void look_at_size(std::size_t arrived, std::int64_t now_ns);
   void send_piece(std::uint64_t number, std::int64_t now_ns, std::size_t channel,
                   const SendBuffer::Piece& piece, wire::DatagramHeader& header, std::byte* payload);
   std::size_t channel_with_data() const;
@@ -187,6 +200,9 @@ class DatagramFlow {
   std::uint64_t probed_ = 0;           // the number of the newest probe
   bool probed_early_ = false;          // since something was heard
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
+  std::size_t size_tries_ = 0;         // which one is next; 0: the size of what passes is not asked for
+  std::uint64_t arrived_bytes_ = 0;    // when it was looked at last
+  std::int64_t doubt_since_ns_ = 0;    // nothing more has arrived of what has left
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
   Arrivals arrivals_;

@@ -1,0 +1,148 @@
+// What a flow finds out of how large datagrams may be where larger ones are silently lost.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "protocol/datagram/flow.h"
+
+namespace talweg::protocol {
+namespace {
+
+// Two ends, between which datagrams with larger payloads than `takes` are lost.
+class NarrowPath : public ::testing::Test {
+ protected:
+  static FlowOptions of_payload(std::size_t bytes) {
+    FlowOptions options;
+    options.payload = bytes;
+    return options;
+  }
+  // Until nothing more is to happen, or so much time has passed.
+  void go(std::int64_t for_ns) {
+    std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+    for (const std::int64_t until = now_ + for_ns; now_ < until; now_ += 100'000) {
+      for (int side = 0; side < 2; ++side) {
+        wire::DatagramHeader header;
+        ends_[side].on_time(now_);
+        while (ends_[side].next(numbers_[side], now_, header, payload.data())) {
+          header.number = numbers_[side]++;
+          sizes_.push_back(header.length);
+          if (header.length > takes_) continue;
+          ends_[1 - side].on_datagram(header, {payload.data(), header.length}, false, now_);
+          ends_[1 - side].end_of_batch();
+        }
+      }
+    }
+  }
+
+  std::size_t takes_ = SIZE_MAX;
+  DatagramFlow ends_[2] = {DatagramFlow(of_payload(8900)), DatagramFlow(of_payload(8900))};
+  std::uint64_t numbers_[2] = {0, 0};
+  std::vector<std::size_t> sizes_;  // of what has left, at both ends
+  std::int64_t now_ = 1'000'000;
+};
+
+TEST_F(NarrowPath, TheFullSizeStaysWhereItPasses) {
+  ends_[0].ask_for_size();
+  go(2'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  ASSERT_EQ(sizes_.size(), 2U) << "asked once, and answered";
+  EXPECT_EQ(sizes_[0], 8900U);
+}
+
+TEST_F(NarrowPath, TheLargestOfThoseThatAreTriedIsTaken) {
+  takes_ = 1410;
+  ends_[0].ask_for_size();
+  go(1'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 1404U);
+  EXPECT_EQ(sizes_.size(), 4U) << "the full size twice";
+  takes_ = 1000;
+  ends_[0].ask_for_size();
+  go(2'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), wire::kMostAckBytes);
+}
+
+TEST_F(NarrowPath, ThenAllThatFollowsPasses) {
+  takes_ = 1200;
+  ends_[0].ask_for_size();
+  go(1'000'000'000);
+  ASSERT_EQ(ends_[0].payload(), 1184U);
+  ASSERT_EQ(ends_[0].write(0, std::vector<std::byte>(20'000)), 20'000U);
+  go(100'000'000);
+  EXPECT_TRUE(ends_[0].all_arrived());
+  EXPECT_EQ(ends_[0].statistics().bytes_sent_again, 0U);
+}
+
+TEST_F(NarrowPath, APathThatBecomesNarrowIsFoundOut) {
+  ends_[0].ask_for_size();
+  std::size_t written = 0, read = 0;
+  const auto write_and_read = [&](std::int64_t for_ns) {
+    for (const std::int64_t until = now_ + for_ns; now_ < until;) {
+      written += ends_[0].write(0, std::vector<std::byte>(5000));
+      go(1'000'000);
+      const std::size_t some = ends_[1].readable(0).size();
+      ends_[1].consumed(0, some);
+      read += some;
+    }
+  };
+  write_and_read(100'000'000);
+  ASSERT_GT(read, 100'000U);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  takes_ = 1410;
+  write_and_read(2'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 1404U);
+  go(1'000'000'000);
+  const std::size_t rest = ends_[1].readable(0).size();
+  EXPECT_EQ(read + rest, written);
+}
+
+// The receiver reads nothing: small answers come, and nothing is wrong with the path.
+TEST_F(NarrowPath, WhoWaitsForCreditIsInNoDoubt) {
+  for (int i = 0; i < 200; ++i) {
+    ends_[0].write(0, std::vector<std::byte>(20'000));
+    go(50'000'000);
+  }
+  EXPECT_GT(ends_[0].statistics().credit_waits, 3U);
+  sizes_.clear();
+  go(10'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  for (const std::size_t size : sizes_) EXPECT_LT(size, 500U);
+}
+
+// The other end may have been busy, and get them all at once.
+TEST_F(NarrowPath, TheSizeStaysWhereTheAnswerIsMerelyLate) {
+  ends_[0].ask_for_size();
+  takes_ = 0;
+  std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+  std::vector<wire::DatagramHeader> kept;
+  for (; now_ < 700'000'000; now_ += 100'000) {
+    wire::DatagramHeader header;
+    ends_[0].on_time(now_);
+    while (ends_[0].next(numbers_[0], now_, header, payload.data())) {
+      header.number = numbers_[0]++;
+      kept.push_back(header);
+    }
+  }
+  ASSERT_GE(kept.size(), 4U);
+  for (const wire::DatagramHeader& header : kept)
+    ends_[1].on_datagram(header, {payload.data(), header.length}, false, now_);
+  ends_[1].end_of_batch();
+  takes_ = SIZE_MAX;
+  go(10'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+}
+
+TEST_F(NarrowPath, NothingAnswersAndTheSizeStays) {
+  takes_ = 0;
+  ends_[0].ask_for_size();
+  go(5'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+  EXPECT_GE(ends_[0].missed(), 8U);
+  sizes_.clear();
+  ends_[0].ask();
+  go(100'000);
+  ASSERT_FALSE(sizes_.empty());
+  EXPECT_EQ(sizes_[0], 0U) << "no longer a question of size";
+}
+
+}  // namespace
+}  // namespace talweg::protocol
