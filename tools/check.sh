@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # What must hold before a change is taken, in stages: tools/check.sh [long] [STAGE ...]
 # Without a stage, all that belong to a check: to the quick one, or with `long` to all the rest of it. All stages run,
-# whatever fails on the way. The last line sums up every test of every stage; a stage without tests of its own (setup,
-# a build, the format, the linter) counts as one. Ends with 0 only if all passed. JUnit files stay in build/results.
+# whatever fails on the way. Tests wait much of their time: what builds for stages to come, and what only reads, goes on
+# beside them, at the lowest priority. The last line sums up every test of every stage; a stage without tests of its own
+# (setup, a build, the format, the linter) counts as one. Ends with 0 only if all passed. JUnit files stay in build/results.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
-quick_stages=(setup format build test core lint)
+first_stages=(setup format build)
+quick_stages=("${first_stages[@]}" test core lint)
 long_stages=(setup build long asan tsan fuzz alone lint_all)
 stages=("${quick_stages[@]}")
 results=build/results/quick
@@ -65,48 +67,89 @@ stage_long() { run_ctest long build --label-regex long; }
 run_asan() { UBSAN_OPTIONS=print_stacktrace=1 run_ctest "$@"; }
 
 # What everything stands on: AddressSanitizer and UndefinedBehaviorSanitizer on the rooms that take what comes from others.
-stage_core() { step core-build tools/build.sh asan "$jobs" core && run_asan core build-asan --label-regex core; }
+beside_core() { tools/build.sh asan "$jobs" core; }
+stage_core() { run_asan core build-asan --label-regex core; }
 
-stage_asan() {
-  step asan-build tools/build.sh asan "$jobs" &&
-    run_asan asan build-asan --label-exclude 'core|no_sanitizers'
-}
+beside_asan() { tools/build.sh asan "$jobs"; }
+stage_asan() { run_asan asan build-asan --label-exclude 'core|no_sanitizers'; }
 
 # ThreadSanitizer wants addresses that are not shuffled: newer kernels shuffle further than it can follow.
+beside_tsan() { tools/build.sh tsan "$jobs"; }
 stage_tsan() {
   local under=()
   if setarch -R true 2>/dev/null; then under=(setarch -R); fi
-  step tsan-build tools/build.sh tsan "$jobs" &&
-    TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan --label-exclude no_sanitizers
+  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan --label-exclude no_sanitizers
 }
 
 # Each fuzzer for a while, from its corpus; `make fuzz` is the long way.
-stage_fuzz() {
-  step fuzz-build tools/build.sh fuzz "$jobs" &&
-    TALWEG_FUZZ_SECONDS=${TALWEG_FUZZ_SECONDS:-20} run_ctest fuzz build-fuzz --label-regex fuzz
+beside_fuzz() { tools/build.sh fuzz "$jobs"; }
+stage_fuzz() { TALWEG_FUZZ_SECONDS=${TALWEG_FUZZ_SECONDS:-20} run_ctest fuzz build-fuzz --label-regex fuzz; }
+
+beside_alone() { tools/lint.sh alone "$jobs"; }
+beside_lint() { tools/lint.sh changed "$jobs"; }
+beside_lint_all() { tools/lint.sh all "$jobs"; }
+
+# Sets `cpu` to the processor time, in seconds, of all that this shell has waited for; not to be called in a subshell.
+read_cpu() {
+  times >"$results/$1.times"
+  cpu=$(awk -F'[ms ]' 'NR == 2 { printf "%d", 60 * ($1 + $4) + $2 + $5 }' "$results/$1.times")
 }
 
-stage_alone() { step alone tools/lint.sh alone "$jobs"; }
-stage_lint() { step lint tools/lint.sh changed "$jobs"; }
-stage_lint_all() { step lint_all tools/lint.sh all "$jobs"; }
-
-# What the shell's `times` says of all that has been waited for, in seconds of processor time.
-cpu_seconds() { awk -F'[ms ]' 'NR == 2 { printf "%d", 60 * ($1 + $4) + $2 + $5 }' "$results/times"; }
+# timed NAME COMMAND ...: with how long it took.
+timed() {
+  local name=$1 begun=$SECONDS cpu cpu_begun status=0
+  shift
+  read_cpu "$name"
+  cpu_begun=$cpu
+  echo "=== $name (at $((begun - started)) s)"
+  "$@" || status=1
+  read_cpu "$name"
+  echo "$name $((SECONDS - begun)) $((cpu - cpu_begun))" | tee -a "$results/seconds.txt" |
+    sed -E 's/(.*) (.*) (.*)/=== \1 took \2 s, \3 s of processor time/'
+  return "$status"
+}
 
 rm -rf "$results"
 mkdir -p "$results"
 started=$SECONDS
 failed_stages=()
-for stage in "${stages[@]}"; do
-  begun=$SECONDS
-  times >"$results/times"
-  cpu_begun=$(cpu_seconds)
-  echo "=== $stage (at $((begun - started)) s)"
-  "stage_$stage" || failed_stages+=("$stage")
-  times >"$results/times"
-  echo "$stage $((SECONDS - begun)) $(($(cpu_seconds) - cpu_begun))" | tee -a "$results/seconds.txt" |
-    sed -E 's/(.*) (.*) (.*)/=== \1 took \2 s, \3 s of processor time/'
-done
+run() { timed "$1" "stage_$1" || failed_stages+=("$1"); }
+is_function() { declare -F "$1" >/dev/null; }
 
+# What is done beside the tests, one after the other: a stage's build, or all of a stage that has no tests. What it is
+# to be called is the stage's name, or STAGE-build; what it says comes when it has ended.
+beside() {
+  local stage name status=0
+  renice -n 19 "$BASHPID" >/dev/null
+  for stage in "${stages[@]}"; do
+    if ! is_function "beside_$stage"; then continue; fi
+    name=$stage
+    if is_function "stage_$stage"; then name+=-build; fi
+    timed "$name" step "$name" "beside_$stage" >"$results/$name.log" 2>&1 || status=1
+    cat "$results/$name.log"
+  done
+  return "$status"
+}
+
+for stage in "${stages[@]}"; do
+  if [[ " ${first_stages[*]} " == *" $stage "* ]]; then run "$stage"; fi
+done
+set -m  # a group of processes of its own, so that nothing of it is left when this ends early
+beside </dev/null &
+lane=$!
+set +m
+trap 'kill -- "-$lane" 2>/dev/null' EXIT
+for stage in "${stages[@]}"; do
+  if [[ " ${first_stages[*]} " == *" $stage "* ]] || ! is_function "stage_$stage"; then continue; fi
+  if is_function "beside_$stage"; then
+    while [[ ! -s $results/$stage-build.step ]] && kill -0 "$lane" 2>/dev/null; do sleep 0.2; done
+    # A build that failed has been counted.
+    if ! grep -qs passed "$results/$stage-build.step"; then continue; fi
+  fi
+  run "$stage"
+done
+wait "$lane" || failed_stages+=("what went on beside them")
+read_cpu together
+echo "together $((SECONDS - started)) $cpu" >>"$results/seconds.txt"
 if ((${#failed_stages[@]})); then echo "=== failed: ${failed_stages[*]}"; fi
 python3 tools/sum_tests.py "$results" && ((${#failed_stages[@]} == 0))

@@ -6,7 +6,7 @@ FOLDER holds, as the stages of a check leave them:
   STAGE.xml           JUnit of ctest; each test case counts as one test
   STAGE.cases/*.xml   JUnit of a program that ctest knows as one test (GoogleTest's, pytest's): its cases count instead
   NAME.step           a step that is no set of tests (a build, the linter): "passed" or "failed"; counts as one test
-  seconds.txt         "STAGE WALL CPU" a line, in seconds
+  seconds.txt         "STAGE WALL CPU" a line, in seconds; stages may have gone on at the same time
 SKIPS (default: tests/skips.txt) lists what may be skipped; any other skip is a failure. The last line is
 "N passed, N failed[, N skipped]". Ends with 1 if anything failed or if there was nothing to sum up.
 """
@@ -80,10 +80,10 @@ def print_times(folder, tests):
         for test in slowest:
             print(f"{test.seconds:8.1f} s  {test.stage}: {test.name}")
     if (folder / "seconds.txt").exists():
-        print("stages:      wall       cpu")
+        print("stages:        wall       cpu")
         for line in (folder / "seconds.txt").read_text().splitlines():
             stage, wall, cpu = line.split()
-            print(f"  {stage:8} {wall:>5} s {cpu:>7} s")
+            print(f"  {stage:10} {wall:>5} s {cpu:>7} s")
 
 
 def main(folder, skips_file):
