@@ -74,9 +74,10 @@ void check_same(const Group& group, observe::CallNote::Kind kind, std::span<cons
   };
   const auto said = [](const CallWords& w) {
     const auto its = static_cast<Kind>(w.kind);
-    const char* const half = its == Kind::bounded ? "" : its == Kind::bounded_push ? "push: " : "pull: ";
-    return fmt::format("{}{} of {} {}", half, talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
-                       talweg::name(static_cast<DataType>(w.type)));
+    const std::string data = fmt::format("of {} {}", w.count, talweg::name(static_cast<DataType>(w.type)));
+    if (its == Kind::bounded_pull) return "pull " + data;
+    return fmt::format("{}{} {}", its == Kind::bounded_push ? "push: " : "",
+                       talweg::name(static_cast<ReduceOp>(w.reduction)), data);
   };
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all[r].refused != 0)

@@ -264,7 +264,7 @@ TEST(BoundedServers, ThatDifferByRankAreAnErrorOnAll) {
         sums->push({.in = in.data(), .out = out.data(), .count = 100});
     });
     EXPECT_THAT(error, AllOf(HasSubstr("mismatch"), HasSubstr("calls push: sum of 100 f32"),
-                             HasSubstr("calls pull: sum of 100 f32")));
+                             HasSubstr("calls pull of 100 f32")));
     EXPECT_THAT(out, Each(-1.F));
     sums->push({.in = in.data(), .out = out.data(), .count = 100});
     EXPECT_THAT(out, Each(group.rank() == 1 ? 3.F : -1.F));
