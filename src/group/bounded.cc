@@ -141,6 +141,7 @@ void Sums::meet(const BoundedSeams& seams) {
   mine.ppm = ppm_;
   mine.packet_bytes = static_cast<std::uint32_t>(options_.packet_bytes);
   mine.policy = static_cast<std::uint8_t>(options_.policy);
+  mine.servers = digest_of_servers(options_, index(size()));
   mine.has_aes = wire::has_aes() ? 1 : 0;
   wire::fill_random(mine.secret);
   const Logger log(rank());
@@ -163,7 +164,9 @@ void Sums::meet(const BoundedSeams& seams) {
   std::vector<Introduction> all(index(size()));
   group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
   check_alike(all);
-  servers_ = agree_on_servers(*group_, options_);
+  check_servers_alike(*group_, options_, all);
+  servers_ = options_.servers;
+  std::ranges::sort(servers_);
 
   live::BoundedExchangeOptions options;
   options.bounds = {ppm_, ppm_, ppm_, 1};
