@@ -49,8 +49,7 @@ class Sums : public BoundedSums {
       : group_(std::move(group)),
         options_(options),
         ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)),  // never more than p
-        said_(index(size())),
-        said_words_(said_.size(), sizeof(CallWords) / sizeof(std::uint64_t)) {
+        said_(index(size())) {
     if (size() > 1) meet(seams);  // of one rank, all are servers
   }
 
@@ -109,7 +108,7 @@ class Sums : public BoundedSums {
   CallOptions message_options(const Sum& sum) const;
   void start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
-  void run_pull(const Sum& sum);
+  LossReport run_pull(const Sum& sum);
   void check_works(const Sum& sum);
   void check_peers(const Sum& sum, bool summed);
   std::size_t tensor_of(const Sum& sum);
@@ -131,8 +130,7 @@ class Sums : public BoundedSums {
   std::size_t messages_ = 0;                       // of it, that have to end
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
   KeptSizes sizes_{kMostSizes};
-  std::vector<CallWords> said_;  // by rank, of this call; and how many words each has
-  const std::vector<std::size_t> said_words_;
+  std::vector<CallWords> said_;               // by rank, of this call
   std::vector<std::byte> copy_;               // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
   std::uint64_t calls_ = 0;
@@ -224,13 +222,14 @@ BoundedPart Sums::part_of(int rank, std::size_t count) const {
   return {std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0}), parts[index(rank)]};
 }
 
-// All memory that it takes was taken before: where there is none, the others hear of that here.
+// What a call needs memory for has it before: where there is none, the others hear of that here.
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
   if (size() == 1) return;
   const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
                        static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
   try {
-    group_->all_gather(&mine, said_.data(), said_words_, DataType::u64, {.timeout = call.timeout});
+    group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
+                       DataType::u64, {.timeout = call.timeout});
   } catch (const Error& e) {
     // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
     // call before, which they can end without this rank.
@@ -291,16 +290,14 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
   if (broken_) throw Error(*broken_);
   ++calls_;
   std::optional<Sum> sum;
-  std::exception_ptr refused;
   try {
     check_here(call);
     sum.emplace(prepare(call));
     group_->begin_bounded(kind_, calls_, call);
   } catch (const std::exception&) {
     if (size() == 1) throw;
-    refused = std::current_exception();
+    agree(call, std::current_exception());  // which throws it
   }
-  if (refused) agree(call, refused);  // which throws it
   try {
     agree(call, nullptr);
     LossReport report = reduce(*sum);
@@ -310,9 +307,6 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
     const std::string text = e.what() + group_->fail_bounded(e);
     if (broken_) broken_.emplace(e.code(), text);
     throw Error(e.code(), text);
-  } catch (const std::exception& e) {  // no memory to write down what is done
-    group_->fail_bounded(Error(ErrorCode::system, e.what()));
-    throw;
   }
 }
 
@@ -320,10 +314,7 @@ LossReport Sums::reduce(Sum& sum) {
   try {
     load(sum);
     if (pushes() && (!exchange_ || sum.call.count == 0)) return run_exactly(sum);
-    if (kind_ == Kind::bounded_pull) {
-      run_pull(sum);
-      return {};
-    }
+    if (!pushes()) return run_pull(sum);
     run(sum);
     keep_lost(sum);
     ended_well_ = true;
@@ -453,7 +444,7 @@ void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
   }
 }
 
-void Sums::run_pull(const Sum& sum) {
+LossReport Sums::run_pull(const Sum& sum) {
   const std::size_t bytes = sum.counts[index(rank())] * sum.element;
   if (bytes > 0) {
     std::byte* const own = static_cast<std::byte*>(sum.call.out) + sum.offsets[index(rank())] * sum.element;
@@ -465,6 +456,7 @@ void Sums::run_pull(const Sum& sum) {
   for (const auto* const works : {&receiving_, &sending_})
     for (const WorkPtr& work : *works)
       while (work && !work->wait_for(kLook)) check_peers(sum, true);
+  return {};
 }
 
 void Sums::check_works(const Sum& sum) {

@@ -83,13 +83,6 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
   return o;
 }
 
-constexpr const char* kEverywhere = "0.0.0.0";  // all of this host's addresses
-
-bool is_own(const std::string& address) {
-  return address == kEverywhere || is_loopback(address) ||
-         std::ranges::any_of(interfaces(), [&](const Interface& i) { return i.address == address; });
-}
-
 }  // namespace
 
 SwitchService::SwitchService(const SwitchServiceOptions& options)
@@ -189,7 +182,7 @@ void SwitchService::set_above() {
   address_above_ = {resolve_host(above.address.host), above.address.port};
   above_name_ = "the switch above, " + to_string(address_above_);
   if (address_above_.port == address_.port &&
-      (address_above_.host == address_.host || (address_.host == kEverywhere && is_own(address_above_.host))))
+      (address_above_.host == address_.host || (address_.host == kAnyAddress && is_own(address_above_.host))))
     refuse("--above: a switch is not above itself: {}", to_string(address_above_));
   const auto key = above.key ? above.key() : has_key_ ? std::optional(key_) : std::nullopt;
   if (!key && !is_loopback(address_above_.host))
