@@ -29,16 +29,18 @@ class PyBoundedSums {
   LossReport all_reduce(const py::object& array, Op op, const py::object& out, const py::object& residual,
                         const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
                         const py::object& timeout) {
-    const auto buffers = reduction_buffers(array, out);
-    BoundedCall call{.in = buffers.first->data(),
-                     .out = buffers.second->data(),
-                     .count = buffers.first->count(),
-                     .type = buffers.first->type(),
-                     .reduction = op,
-                     .depth = depth,
-                     .timeout = milliseconds_of(timeout)};
-    const BufferPtr kept = keep(residual, call);
-    if (layers.value) call.layers = *layers.value;
+    BoundedCall call;
+    std::pair<BufferPtr, BufferPtr> buffers;
+    BufferPtr kept;
+    take_or_tell(
+        [&] {
+          call.timeout = milliseconds_of(timeout);
+          buffers = reduction_buffers(array, out);
+          call.in = buffers.first->data();
+          call.out = buffers.second->data();
+          kept = complete(call, *buffers.first, op, residual, layers, depth);
+        },
+        [&] { sums_->all_reduce(refused(call)); });
     const py::gil_scoped_release no_gil;
     return sums_->all_reduce(call);
   }
@@ -46,29 +48,38 @@ class PyBoundedSums {
   LossReport push(const py::object& array, const py::object& out, Op op, const py::object& residual,
                   const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
                   const py::object& timeout) {
-    const BufferPtr in = readable(array, "array"), part = part_buffer(out, "out", true);
-    BoundedCall call{.in = in->data(),
-                     .count = in->count(),
-                     .type = in->type(),
-                     .reduction = op,
-                     .depth = depth,
-                     .timeout = milliseconds_of(timeout)};
-    call.out = fitting(part, "out", call.count, call.type);
-    const BufferPtr kept = keep(residual, call);
-    if (layers.value) call.layers = *layers.value;
+    BoundedCall call;
+    BufferPtr in, part, kept;
+    take_or_tell(
+        [&] {
+          call.timeout = milliseconds_of(timeout);
+          in = readable(array, "array");
+          call.in = in->data();
+          kept = complete(call, *in, op, residual, layers, depth);
+          part = part_buffer(out, "out", true);
+          call.out = fitting(part, "out", call.count, call.type);
+        },
+        [&] { sums_->push(refused(call)); });
     const py::gil_scoped_release no_gil;
     return sums_->push(call);
   }
 
   void pull(const py::object& array, const py::object& part, const py::object& timeout) {
-    const BufferPtr out = writable(array, "array"), own = part_buffer(part, "part", false);
-    PullCall call{
-        .out = out->data(), .count = out->count(), .type = out->type(), .timeout = milliseconds_of(timeout)};
-    if (own)
-      call.in = fitting(own, "part", call.count, call.type);
-    else
-      call.in =
-          static_cast<std::byte*>(out->data()) + sums_->part_of(rank_, call.count).first * size_of(call.type);
+    PullCall call;
+    BufferPtr out, own;
+    take_or_tell(
+        [&] {
+          call.timeout = milliseconds_of(timeout);
+          out = writable(array, "array");
+          own = part_buffer(part, "part", false);
+          call.out = out->data();
+          call.count = out->count();
+          call.type = out->type();
+          call.in = own ? fitting(own, "part", call.count, call.type)
+                        : static_cast<std::byte*>(out->data()) +
+                              sums_->part_of(rank_, call.count).first * size_of(call.type);
+        },
+        [&] { sums_->pull({.out = nullptr, .count = 1, .timeout = call.timeout}); });
     const py::gil_scoped_release no_gil;
     sums_->pull(call);
   }
@@ -81,6 +92,34 @@ class PyBoundedSums {
   std::string flight_record() const { return sums_->flight_record(); }
 
  private:
+  // What is wrong with what Python gives is for all ranks to hear, which may be in the call already: `tell`
+  // makes one in its place that these sums refuse, as they do what they find wrong themselves.
+  template <class Take, class Tell>
+  static void take_or_tell(const Take& take, const Tell& tell) {
+    try {
+      take();
+    } catch (...) {
+      try {
+        const py::gil_scoped_release no_gil;
+        tell();
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::invalid_argument) throw;  // the others have not heard of it
+      }
+      throw;
+    }
+  }
+  static BoundedCall refused(const BoundedCall& call) {
+    return {.type = DataType::u8, .timeout = call.timeout};
+  }
+  static BufferPtr complete(BoundedCall& call, const Buffer& in, Op op, const py::object& residual,
+                            const OptionalCounts<"layers">& layers, double depth) {
+    call.count = in.count();
+    call.type = in.type();
+    call.reduction = op;
+    call.depth = depth;
+    if (layers.value) call.layers = *layers.value;
+    return keep(residual, call);
+  }
   static BufferPtr keep(const py::object& residual, BoundedCall& call) {
     if (residual.is_none()) return nullptr;
     BufferPtr kept = writable(residual, "residual");

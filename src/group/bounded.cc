@@ -48,7 +48,8 @@ class Sums : public BoundedSums {
   Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
       : group_(std::move(group)),
         options_(options),
-        ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)) {  // never more than p
+        ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)),  // never more than p
+        said_(index(size())) {
     if (size() > 1) meet(seams);  // of one rank, all are servers
   }
 
@@ -64,7 +65,6 @@ class Sums : public BoundedSums {
  private:
   LossReport begin(Kind kind, const BoundedCall& call);
   LossReport reduce_alone(const BoundedCall& call);
-  LossReport reduce_checked(const BoundedCall& call, const std::exception_ptr& refused);
   // One call, in elements.
   struct Sum {
     const BoundedCall& call;
@@ -98,15 +98,17 @@ class Sums : public BoundedSums {
   void meet(const BoundedSeams& seams);
   void check_here(const BoundedCall& call);
   bool is_copied(const BoundedCall& call) const;
-  void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
-  Sum prepare(const BoundedCall& call);
+  void agree(const BoundedCall& call, const std::exception_ptr& refused);
+  Sum prepare(const BoundedCall& call) const;
+  void load(Sum& sum);
+  LossReport reduce(Sum& sum);
   void run(const Sum& sum);
   LossReport run_exactly(const Sum& sum);
   protocol::ExchangeClasses classes(const BoundedCall& call) const;
   CallOptions message_options(const Sum& sum) const;
   void start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
-  void run_pull(const Sum& sum);
+  LossReport run_pull(const Sum& sum);
   void check_works(const Sum& sum);
   void check_peers(const Sum& sum, bool summed);
   std::size_t tensor_of(const Sum& sum);
@@ -117,7 +119,7 @@ class Sums : public BoundedSums {
   const live::BoundedExchange& exchange() const { return *exchange_; }
   const char* may_be_blocked(const protocol::BoundedFailure& failure) const;
   std::string title(const BoundedCall& call) const;
-  [[noreturn]] void fail(const Sum& sum, ErrorCode code, const std::string& why);
+  [[noreturn]] void fail(const BoundedCall& call, ErrorCode code, const std::string& why);
   std::string who(int r) const { return fmt::format("rank {} ({})", r, group_->host_of(r)); }
 
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
@@ -128,6 +130,7 @@ class Sums : public BoundedSums {
   std::size_t messages_ = 0;                       // of it, that have to end
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
   KeptSizes sizes_{kMostSizes};
+  std::vector<CallWords> said_;               // by rank, of this call
   std::vector<std::byte> copy_;               // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
   std::uint64_t calls_ = 0;
@@ -141,6 +144,7 @@ void Sums::meet(const BoundedSeams& seams) {
   mine.ppm = ppm_;
   mine.packet_bytes = static_cast<std::uint32_t>(options_.packet_bytes);
   mine.policy = static_cast<std::uint8_t>(options_.policy);
+  mine.servers = digest_of_servers(options_, index(size()));
   mine.has_aes = wire::has_aes() ? 1 : 0;
   wire::fill_random(mine.secret);
   const Logger log(rank());
@@ -163,7 +167,9 @@ void Sums::meet(const BoundedSeams& seams) {
   std::vector<Introduction> all(index(size()));
   group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
   check_alike(all);
-  servers_ = agree_on_servers(*group_, options_);
+  check_servers_alike(*group_, options_, all);
+  servers_ = options_.servers;
+  std::ranges::sort(servers_);
 
   live::BoundedExchangeOptions options;
   options.bounds = {ppm_, ppm_, ppm_, 1};
@@ -216,21 +222,41 @@ BoundedPart Sums::part_of(int rank, std::size_t count) const {
   return {std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0}), parts[index(rank)]};
 }
 
-void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) const {
+// What a call needs memory for has it before: where there is none, the others hear of that here.
+void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
+  if (size() == 1) return;
   const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
                        static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
-  std::vector<CallWords> all(index(size()));
-  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine / 8), DataType::u64,
-                     {.timeout = call.timeout});
+  try {
+    group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
+                       DataType::u64, {.timeout = call.timeout});
+  } catch (const Error& e) {
+    // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
+    // call before, which they can end without this rank.
+    if (e.code() == ErrorCode::mismatch) throw;
+    const auto ms = group_->timeout_ns({.timeout = call.timeout}) / 1'000'000;
+    broken_.emplace(
+        e.code(),
+        fmt::format("{}: before any data, while ranks told each other their calls{}: {}", title(call),
+                    e.code() == ErrorCode::timeout ? fmt::format(", within {} ms", ms) : "", e.what()));
+    throw Error(*broken_);
+  } catch (const std::exception& e) {
+    fail(call, ErrorCode::system, e.what());
+  }
   if (refused) std::rethrow_exception(refused);
-  check_same(*group_, kind_, all);
+  check_same(*group_, kind_, said_);
 }
 
-Sums::Sum Sums::prepare(const BoundedCall& call) {
+Sums::Sum Sums::prepare(const BoundedCall& call) const {
   Sum sum{call, size_of(call.type), {}, {}};
   sum.counts = protocol::bounded_parts(call.count, index(size()), servers_);
   sum.offsets.resize(index(size()));
   std::exclusive_scan(sum.counts.begin(), sum.counts.end(), sum.offsets.begin(), std::size_t{0});
+  return sum;
+}
+
+void Sums::load(Sum& sum) {
+  const BoundedCall& call = sum.call;
   const std::size_t at = sum.offsets[index(rank())] * sum.element;
   // What a pull sends is only read.
   sum.part = kind_ == Kind::bounded        ? static_cast<std::byte*>(call.out) + at
@@ -249,7 +275,6 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
   if (sum.data != nullptr) sum.own = sum.data + at;
   sum.begun_ns = live::now_ns();
   sum.timeout_ns = group_->timeout_ns({.timeout = call.timeout});
-  return sum;
 }
 
 LossReport Sums::begin(Kind kind, const BoundedCall& call) {
@@ -264,66 +289,47 @@ LossReport Sums::begin(Kind kind, const BoundedCall& call) {
 LossReport Sums::reduce_alone(const BoundedCall& call) {
   if (broken_) throw Error(*broken_);
   ++calls_;
-  std::exception_ptr refused;
+  std::optional<Sum> sum;
   try {
     check_here(call);
+    sum.emplace(prepare(call));
+    group_->begin_bounded(kind_, calls_, call);
   } catch (const std::exception&) {
-    refused = std::current_exception();
     if (size() == 1) throw;
+    agree(call, std::current_exception());  // which throws it
   }
-  if (refused) return reduce_checked(call, refused);  // which throws it, and is no call for the record
-  group_->begin_bounded(kind_, calls_, call);
   try {
-    LossReport report = reduce_checked(call, nullptr);
+    agree(call, nullptr);
+    LossReport report = reduce(*sum);
     group_->end_bounded(report);
     return report;
   } catch (const Error& e) {
     const std::string text = e.what() + group_->fail_bounded(e);
     if (broken_) broken_.emplace(e.code(), text);
     throw Error(e.code(), text);
-  } catch (const std::exception& e) {  // such as no memory
-    group_->fail_bounded(Error(ErrorCode::system, e.what()));
-    throw;
   }
 }
 
-LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_ptr& refused) {
-  if (size() > 1) try {
-      agree(call, refused);
-    } catch (const Error& e) {
-      // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
-      // call before, which they can end without this rank.
-      if (e.code() == ErrorCode::mismatch || (refused && e.code() == ErrorCode::invalid_argument)) throw;
-      const auto ms = group_->timeout_ns({.timeout = call.timeout}) / 1'000'000;
-      broken_.emplace(
-          e.code(),
-          fmt::format("{}: before any data, while ranks told each other their calls{}: {}", title(call),
-                      e.code() == ErrorCode::timeout ? fmt::format(", within {} ms", ms) : "", e.what()));
-      throw Error(*broken_);
-    }
-  const Sum sum = prepare(call);
-  if (pushes() && (!exchange_ || call.count == 0)) return run_exactly(sum);
+LossReport Sums::reduce(Sum& sum) {
   try {
-    if (kind_ == Kind::bounded_pull) {
-      run_pull(sum);
-      return {};
-    }
+    load(sum);
+    if (pushes() && (!exchange_ || sum.call.count == 0)) return run_exactly(sum);
+    if (!pushes()) return run_pull(sum);
     run(sum);
+    keep_lost(sum);
+    ended_well_ = true;
+    if (const int r = exchange_->left_a_path(); r >= 0)
+      Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {}",
+                         live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
+    LossReport said = report(sum);
+    said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
+    return said;
   } catch (const Error& e) {
     if (broken_) throw;
-    fail(sum, e.code(), e.what());
-  } catch (const std::exception& e) {
-    if (broken_) throw;
-    fail(sum, ErrorCode::system, e.what());
+    fail(sum.call, e.code(), e.what());
+  } catch (const std::exception& e) {  // such as no memory
+    fail(sum.call, ErrorCode::system, e.what());
   }
-  ended_well_ = true;
-  if (const int r = exchange_->left_a_path(); r >= 0)
-    Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {}",
-                       live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
-  LossReport said = report(sum);
-  keep_lost(sum);
-  said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
-  return said;
 }
 
 // Where nothing can be lost.
@@ -332,25 +338,21 @@ LossReport Sums::run_exactly(const Sum& sum) {
   const std::size_t bytes = call.count * sum.element;
   LossReport said;
   const std::size_t shard = sum.counts[index(rank())];
-  if (size() > 1 && bytes > 0) try {
-      const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)};
-      const void* const data = sum.data != nullptr ? sum.data : copy_.data();  // zeros
-      // The group would divide by the servers, too.
-      const ReduceOp reduction = options_.dedicated ? ReduceOp::sum : call.reduction;
-      if (pulls())
-        group_->all_reduce(data, call.out, call.count, call.type, reduction, options);
-      else
-        group_->reduce_scatter(data, call.out, sum.counts, call.type, reduction, options);
-      if (reduction != call.reduction)
-        kernel::divide(call.type, call.out, pulls() ? call.count : shard, adders());
-      if (sum.data != nullptr) said.sent_bytes = bytes - shard * sum.element;
-    } catch (const Error& e) {
-      fail(sum, e.code(), e.what());
-    } catch (const std::exception& e) {
-      fail(sum, ErrorCode::system, e.what());
-    }
-  else if (bytes > 0 && sum.data != call.out)
+  if (size() > 1 && bytes > 0) {
+    const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)};
+    const void* const data = sum.data != nullptr ? sum.data : copy_.data();  // zeros
+    // The group would divide by the servers, too.
+    const ReduceOp reduction = options_.dedicated ? ReduceOp::sum : call.reduction;
+    if (pulls())
+      group_->all_reduce(data, call.out, call.count, call.type, reduction, options);
+    else
+      group_->reduce_scatter(data, call.out, sum.counts, call.type, reduction, options);
+    if (reduction != call.reduction)
+      kernel::divide(call.type, call.out, pulls() ? call.count : shard, adders());
+    if (sum.data != nullptr) said.sent_bytes = bytes - shard * sum.element;
+  } else if (bytes > 0 && sum.data != call.out) {
     std::memcpy(call.out, sum.data, bytes);
+  }
   if (call.residual != nullptr) std::memset(call.residual, 0, bytes);
   said.exact = true;
   said.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
@@ -382,7 +384,7 @@ void Sums::run(const Sum& sum) {
   for (std::size_t ended = 0;;) {
     exchange_->step(live::now_ns());
     if (const auto& failure = exchange_->failure())
-      fail(sum, failure->code,
+      fail(sum.call, failure->code,
            fmt::format("with {}: {}{}", who(failure->node), failure->text, may_be_blocked(*failure)));
     if (const std::int64_t now = live::now_ns(); now >= look_ns) {
       look_ns = now + kLookNs;
@@ -442,7 +444,7 @@ void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
   }
 }
 
-void Sums::run_pull(const Sum& sum) {
+LossReport Sums::run_pull(const Sum& sum) {
   const std::size_t bytes = sum.counts[index(rank())] * sum.element;
   if (bytes > 0) {
     std::byte* const own = static_cast<std::byte*>(sum.call.out) + sum.offsets[index(rank())] * sum.element;
@@ -454,6 +456,7 @@ void Sums::run_pull(const Sum& sum) {
   for (const auto* const works : {&receiving_, &sending_})
     for (const WorkPtr& work : *works)
       while (work && !work->wait_for(kLook)) check_peers(sum, true);
+  return {};
 }
 
 void Sums::check_works(const Sum& sum) {
@@ -462,7 +465,7 @@ void Sums::check_works(const Sum& sum) {
       if (const std::exception_ptr error = work ? work->error() : nullptr) try {
           std::rethrow_exception(error);
         } catch (const Error& e) {
-          fail(sum, e.code(), e.what());
+          fail(sum.call, e.code(), e.what());
         }
 }
 
@@ -477,7 +480,7 @@ void Sums::check_peers(const Sum& sum, bool summed) {
   group_->miss_bounded(std::move(silent));
   for (int r = 0; r < size(); ++r)
     if (r != rank() && pushes() && !exchange_->settled(r))
-      if (const auto failure = group_->failure_of(r)) fail(sum, failure->code(), failure->what());
+      if (const auto failure = group_->failure_of(r)) fail(sum.call, failure->code(), failure->what());
 }
 
 // It has told its call over the group's connections a moment before.
@@ -493,8 +496,8 @@ std::string Sums::title(const BoundedCall& call) const {
 }
 
 // Everything ends here: nothing writes to the caller's buffers any more, and the other ranks hear why.
-void Sums::fail(const Sum& sum, ErrorCode code, const std::string& why) {
-  broken_.emplace(code, fmt::format("{}: {}", title(sum.call), why));
+void Sums::fail(const BoundedCall& call, ErrorCode code, const std::string& why) {
+  broken_.emplace(code, fmt::format("{}: {}", title(call), why));
   group_->abort(broken_->what());
   for (auto* const works : {&receiving_, &sending_})
     for (WorkPtr& work : *works)

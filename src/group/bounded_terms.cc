@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "group/bounded_checks.h"
+#include "wire/signature.h"
 
 namespace talweg::group {
 
@@ -51,20 +52,29 @@ void check_alike(const std::vector<Introduction>& all) {
   }
 }
 
-std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& options) {
-  std::vector<int> servers = options.servers;
-  std::ranges::sort(servers);
+std::uint64_t digest_of_servers(const BoundedLossOptions& options, std::size_t ranks) {
+  std::vector<std::int64_t> named(options.servers.begin(), options.servers.end());
+  if (named.size() == ranks) named.clear();  // which says the same
+  std::ranges::sort(named);
+  named.push_back(options.dedicated ? 1 : 0);
+  return wire::layout_digest(named.data(), named.size());
+}
+
+void check_servers_alike(Group& group, const BoundedLossOptions& options,
+                         const std::vector<Introduction>& all) {
+  if (std::ranges::all_of(all, [&](const Introduction& i) { return i.servers == all[0].servers; })) return;
   const auto ranks = static_cast<std::size_t>(group.size());
-  std::vector<Part> mine(ranks, servers.empty() ? Part::sums : Part::none), all(ranks * ranks);
-  for (const int server : servers)
+  std::vector<Part> mine(ranks, options.servers.empty() ? Part::sums : Part::none), told(ranks * ranks);
+  for (const int server : options.servers)
     mine[static_cast<std::size_t>(server)] = options.dedicated ? Part::sums_alone : Part::sums;
-  group.all_gather(mine.data(), all.data(), std::vector<std::size_t>(ranks, ranks), DataType::u8);
-  const auto of = [&](std::size_t rank) { return std::span<const Part>(all).subspan(rank * ranks, ranks); };
+  group.all_gather(mine.data(), told.data(), std::vector<std::size_t>(ranks, ranks), DataType::u8);
+  const auto of = [&](std::size_t rank) {
+    return text(std::span<const Part>(told).subspan(rank * ranks, ranks));
+  };
   for (std::size_t r = 1; r < ranks; ++r)
-    if (!std::ranges::equal(of(r), of(0)))
-      throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
-                  text(of(0)), r, text(of(r)));
-  return servers;
+    if (all[r].servers != all[0].servers)
+      throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}", of(0),
+                  r, of(r));
 }
 
 void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all) {
@@ -74,9 +84,10 @@ void check_same(const Group& group, observe::CallNote::Kind kind, std::span<cons
   };
   const auto said = [](const CallWords& w) {
     const auto its = static_cast<Kind>(w.kind);
-    const char* const half = its == Kind::bounded ? "" : its == Kind::bounded_push ? "push: " : "pull: ";
-    return fmt::format("{}{} of {} {}", half, talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
-                       talweg::name(static_cast<DataType>(w.type)));
+    const std::string data = fmt::format("of {} {}", w.count, talweg::name(static_cast<DataType>(w.type)));
+    if (its == Kind::bounded_pull) return "pull " + data;
+    return fmt::format("{}{} {}", its == Kind::bounded_push ? "push: " : "",
+                       talweg::name(static_cast<ReduceOp>(w.reduction)), data);
   };
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all[r].refused != 0)

@@ -20,6 +20,7 @@ namespace talweg::group {
 
 // What each rank tells the others before anything can be sent.
 struct Introduction {
+  std::uint64_t servers = 0;  // their digest
   std::uint32_t ppm = 0;
   std::uint32_t packet_bytes = 0;
   std::uint32_t credit = 0;
@@ -45,9 +46,12 @@ std::string text_of(const std::array<char, n>& from) {
 // Throws Error{mismatch}, on every rank, where ranks disagree, and Error{system} where one has no socket.
 void check_alike(const std::vector<Introduction>& all);
 
-// The options' servers in ascending order. Collective. Throws Error{mismatch}, on every rank, where ranks
-// have others or differ in whether they are dedicated, and as a collective does.
-std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& options);
+// Of which ranks sum and whether they are dedicated, however they are named.
+std::uint64_t digest_of_servers(const BoundedLossOptions& options, std::size_t ranks);
+// Where all ranks have one digest, none has to say more. Else they tell each other their servers: collective.
+// Throws Error{mismatch}, on every rank, and as a collective does.
+void check_servers_alike(Group& group, const BoundedLossOptions& options,
+                         const std::vector<Introduction>& all);
 
 // What each rank says before each call.
 struct CallWords {

@@ -109,10 +109,12 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
 }
 
 void SwitchStreams::pass(QueuedSum& sum) {
+  if (mark_.inherited()) return;
   for (const Split::Part& part : static_cast<Split&>(sum).parts) part.stream->pass(*part.sum);
 }
 
 void SwitchStreams::abandon(QueuedSum& sum) {
+  if (mark_.inherited()) return;
   const auto& parts = static_cast<Split&>(sum).parts;
   for (const Split::Part& part : parts)
     if (!part.empty) part.stream->abandon(*part.sum);

@@ -17,6 +17,7 @@
 
 #include "group/switch_stream.h"
 #include "group/switch_wish.h"
+#include "live/fork_mark.h"
 
 namespace talweg::group {
 
@@ -33,6 +34,7 @@ class SwitchStreams final : public protocol::SumStream {
 
   std::shared_ptr<protocol::QueuedSum> line_up() override;
   void go(protocol::QueuedSum& sum, const protocol::SumTask& task) override;
+  // These two do nothing in a forked child, which lets go of a group.
   void pass(protocol::QueuedSum& sum) override;
   // A task in place has its input back.
   void abandon(protocol::QueuedSum& sum) override;
@@ -53,6 +55,7 @@ class SwitchStreams final : public protocol::SumStream {
  private:
   struct Split;
   bool enough(std::size_t there) const;
+  const live::ForkMark mark_;  // in a forked child others' threads may hold the locks, for ever
   const bool always_;
   const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
   std::vector<std::unique_ptr<SwitchStream>> streams_;

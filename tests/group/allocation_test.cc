@@ -7,14 +7,19 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "ranks.h"
+#include "talweg/bounded_loss.h"
 
 namespace {
 std::atomic<long> allocated{0};
+thread_local long left_here = -1;  // so many more on this thread, then there is no memory, once; below 0: all
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocated;
+  if (left_here >= 0 && left_here-- == 0) throw std::bad_alloc();
   // A multiple of the alignment, as the function asks for.
   void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (p == nullptr) throw std::bad_alloc();
@@ -75,6 +80,36 @@ TEST_P(Allocations, AreNoMoreForCallsOfManyChunks) {
   });
   EXPECT_GT(counted_anew, 0);  // else nothing is counted
   EXPECT_LE(counted_anew, kMostOfACall * kAllocatingRanks * kAllocatingCalls);
+}
+
+// Rank 1 has no memory for the first thing that a call takes, for the second one, and so on, up to what the
+// call takes to tell the other rank of it.
+TEST(Allocations, ThatFailBeforeBoundedSumsBeginAreAnErrorOnAllRanks) {
+  run_ranks(2, [&](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    const bool here = group.rank() == 1;
+    std::vector<float> values(100, 1), sum(100);
+    std::string error;
+    const auto call = [&](long memory) {
+      error.clear();
+      left_here = memory;
+      try {
+        sums->all_reduce({.in = values.data(), .out = sum.data(), .count = values.size()});
+      } catch (const std::exception& e) {
+        left_here = -1;
+        error = e.what();
+      }
+      left_here = -1;
+    };
+    long some = 0;
+    const auto refused = [&] {
+      return here ? error == "std::bad_alloc" : error.find("was refused there") != std::string::npos;
+    };
+    for (call(here ? some : -1); refused(); call(here ? some : -1)) ++some;
+    EXPECT_GT(some, 0);
+    EXPECT_NE(error.find("on rank 1"), std::string::npos) << error;
+    EXPECT_NE(error.find("std::bad_alloc"), std::string::npos) << error;
+  });
 }
 
 }  // namespace

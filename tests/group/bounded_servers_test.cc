@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "group/bounded.h"
+#include "group/bounded_terms.h"
 #include "lossy.h"
 #include "ranks.h"
 #include "talweg/bounded_loss.h"
@@ -264,10 +265,24 @@ TEST(BoundedServers, ThatDifferByRankAreAnErrorOnAll) {
         sums->push({.in = in.data(), .out = out.data(), .count = 100});
     });
     EXPECT_THAT(error, AllOf(HasSubstr("mismatch"), HasSubstr("calls push: sum of 100 f32"),
-                             HasSubstr("calls pull: sum of 100 f32")));
+                             HasSubstr("calls pull of 100 f32")));
     EXPECT_THAT(out, Each(-1.F));
     sums->push({.in = in.data(), .out = out.data(), .count = 100});
     EXPECT_THAT(out, Each(group.rank() == 1 ? 3.F : -1.F));
+  });
+}
+
+TEST(BoundedServers, AreAlikeInWhateverOrderTheyAreNamed) {
+  const auto digest = [](const BoundedLossOptions& options) { return digest_of_servers(options, 3); };
+  EXPECT_EQ(digest({.servers = {2, 0}}), digest({.servers = {0, 2}}));
+  EXPECT_EQ(digest({.servers = {2, 0, 1}}), digest({}));
+  EXPECT_NE(digest({.servers = {0}}), digest({.servers = {1}}));
+  EXPECT_NE(digest({.servers = {0}}), digest({}));
+  EXPECT_NE(digest({.servers = {0}}), digest({.servers = {0}, .dedicated = true}));
+  run_ranks(2, [](Group& group) {
+    const auto sums =
+        BoundedSums::make(group, {.servers = group.rank() == 0 ? std::vector<int>{} : std::vector{1, 0}});
+    EXPECT_EQ(sums->part_of(1, 5), (BoundedPart{3, 2}));
   });
 }
 

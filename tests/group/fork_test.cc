@@ -4,6 +4,7 @@
 
 #include "group/ranks.h"
 #include "sanitized.h"
+#include "switched.h"
 
 namespace talweg {
 namespace {
@@ -85,6 +86,42 @@ TEST_P(Forked, AChildMayLetGoOfAGroupAndTheOthersDoNotNotice) {
       }
       group->all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
       EXPECT_EQ(x, 2);
+    });
+  for (auto& rank : ranks) rank.join();
+}
+
+// Of a group for which a switch sums at this moment: a thread of the parent has the lock of that most of the
+// time.
+TEST(Fork, AChildMayLetGoOfAGroupThatASwitchSumsFor) {
+  if (kSanitized) GTEST_SKIP() << kNotSanitized;
+  const live::Served served;
+  const TemporaryFile store;
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < kRanks; ++r)
+    ranks.emplace_back([&, r] {
+      GroupOptions options = options_for(r, kRanks, store.path());
+      through(at(served))(options);
+      auto group = Group::join(options);
+      sum_until_there(*group);
+      std::vector<float> values(4 << 20, 1.F);
+      int children = 0;
+      for (int round = 0; round < 3; ++round) {
+        const WorkPtr work = group->start_all_reduce(values.data(), values.data(), values.size(),
+                                                     DataType::f32, ReduceOp::sum);
+        for (; r == 0 && !work->test() && children < 3; ++children) {
+          const auto let_go = [&] {
+            ::alarm(20);  // ends it should it wait
+            group.reset();
+            return std::string("gone");
+          };
+          EXPECT_EQ(in_a_child(let_go), "gone");
+        }
+        work->wait();
+      }
+      if (r == 0) {
+        EXPECT_GT(children, 0);
+        EXPECT_GT(sums(*group), 1);
+      }
     });
   for (auto& rank : ranks) rank.join();
 }

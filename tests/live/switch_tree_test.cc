@@ -9,6 +9,7 @@
 
 #include "live/aggregation/switch_line.h"
 #include "live/join/gate.h"
+#include "live/join/interface.h"
 #include "served_switch.h"
 
 namespace talweg::live {
@@ -368,6 +369,35 @@ TEST(SwitchTree, RefusesWorkersThatDoNotAgreeWhereTheyAre) {
   const auto errors = run_tree(workers, [](SwitchClient&, std::uint16_t) {});
   EXPECT_THAT(errors, testing::Contains(AllOf(HasSubstr("mismatch"), HasSubstr("this is switch 0 of 2 for"),
                                               HasSubstr(" 4"), HasSubstr(" 5"))));
+}
+
+TEST(SwitchTree, ASwitchIsNotAboveItselfByAnyOfItsAddresses) {
+  SwitchServiceOptions options;
+  options.listen = {"0.0.0.0", 4711};
+  for (const Interface& interface : interfaces()) {
+    options.above = {{interface.address, 4711}};
+    expect_error([&] { const SwitchService service(options); }, ErrorCode::invalid_argument,
+                 "--above: a switch is not above itself: " + interface.address + ":4711");
+  }
+}
+
+TEST(SwitchTree, SwitchesThatAreAboveEachOtherAskWhetherTheyAre) {
+  SwitchServiceOptions first, second;
+  second.listen = Served().service().address();
+  first.above = {second.listen};
+  const Served one(first);
+  second.above = {one.service().address()};
+  const Served other(second);
+  std::vector<SwitchClientOptions> workers{one.worker(0, 1), other.worker(0, 1)};
+  for (SwitchClientOptions& w : workers) {
+    w.racks = w.all_workers = 2;
+    w.join_deadline_ns = now_ns() + 2 * kSwitchSecond;
+  }
+  workers[1].rack = 1;
+  // Whoever comes first may wait for the other one, which is refused.
+  EXPECT_THAT(run_tree(workers, [](SwitchClient&, std::uint16_t) {}),
+              testing::Contains(AllOf(HasSubstr("mismatch"), HasSubstr("both workers and other switches"),
+                                      HasSubstr("also above that one?"))));
 }
 
 // Who says whatever it likes.

@@ -258,3 +258,33 @@ def test_a_server_that_gives_no_room_for_its_part_is_an_error_on_all_ranks(group
     out = np.zeros(8, "f4") if group.rank == 1 else None
     sums.push(array, out, timeout=30)
     assert out is None or out.tolist() == [2] * 8
+
+
+@on_ranks(2)
+def test_what_one_rank_gives_wrong_is_an_error_on_all_ranks(group):
+    sums, a = group.bounded_sums(), np.ones(8, "f4")
+    read_only = np.zeros(8, "f4")
+    read_only.flags.writeable = False
+    for out, words in [
+        (np.zeros(7, "f4"), "out must have 8 elements like array, not 7"),
+        (np.zeros(8, "f8"), "must have one element type"),
+        (read_only, "out is read-only"),
+        (np.zeros(16, "f4")[::2], "out is not C-contiguous"),
+        ([1.0], "out: expected an array"),
+    ]:
+        with pytest.raises(talweg.Error, match=words if group.rank == 1 else "the call of rank 1 .* was refused there") as caught:
+            sums.all_reduce(a, out=out if group.rank == 1 else np.zeros(8, "f4"), timeout=30)
+        assert caught.value.code == ("invalid_argument" if group.rank == 1 else "mismatch")
+    pieces = {1: np.zeros(3, "f4")}.get(group.rank)
+    for call, words in [
+        (lambda: sums.push(a, pieces if group.rank == 1 else np.zeros(4, "f4"), timeout=30), "out must have 4 elements"),
+        (lambda: sums.push(a, np.zeros(4, "f4"), residual=pieces, timeout=30), "residual must have 8 elements"),
+        (lambda: sums.pull(a, pieces, timeout=30), "part must have 4 elements"),
+        (lambda: sums.pull(read_only if group.rank == 1 else a, timeout=30), "array is read-only"),
+        (lambda: sums.pull(a, timeout="soon" if group.rank == 1 else 30), "timeout: expected seconds"),
+    ]:
+        wrong = TypeError if group.rank == 1 and words.startswith("timeout") else talweg.Error
+        with pytest.raises(wrong, match=words if group.rank == 1 else "the call of rank 1 .* was refused there"):
+            call()
+    sums.all_reduce(a)
+    assert a.tolist() == [2] * 8

@@ -283,10 +283,10 @@ class BoundedSums:
         timeout: seconds, or a timedelta (default: the group's when these sums were made)
 
         Every rank calls it, in the same order; blocks, and Ctrl-C is heard at its end. A second call while one goes on
-        raises Error "invalid_argument" at once. Raises Error "invalid_argument" (a call that can never work) and "mismatch"
-        on every rank (other numbers, types or reductions), before any array is written: the next call may be right. After
-        "timeout", "peer_failed" and "aborted" these sums are of no use any more on any rank, but the group is; the
-        residual then holds the whole array with what it held before."""
+        raises Error "invalid_argument" at once. Raises Error "invalid_argument" (a call that can never work; the other ranks
+        get a "mismatch", but hear nothing of a TypeError) and "mismatch" on every rank (other numbers, types or reductions),
+        before any array is written: the next call may be right. After "timeout", "peer_failed" and "aborted" these sums are
+        of no use any more on any rank, but the group is; the residual then holds the whole array with what it held before."""
     def push(
         self, array: Buffer, out: Buffer | None = None, op: ReduceOp = SUM, residual: Buffer | None = None,
         layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None,

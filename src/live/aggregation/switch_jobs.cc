@@ -103,8 +103,9 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   }
   const Job& job = found->second;
   if (r.is_rack() != job.first.is_rack())
-    return refused(
-        mismatch, "job {} has both workers and other switches at this one: expected only one of them", r.job);
+    return refused(mismatch,
+                   "job {} has both workers and other switches at this one: expected only one of them{}",
+                   r.job, hooks_.climb ? "; is it, which has a switch above it, also above that one?" : "");
   if (r.workers != job.first.workers)
     return refused(mismatch, "job {} was announced with {} {}s, this one says {}", r.job, job.first.workers,
                    job.each(), r.workers);

@@ -181,8 +181,9 @@ void SwitchService::set_above() {
   const SwitchAboveOptions& above = *options_.above;
   address_above_ = {resolve_host(above.address.host), above.address.port};
   above_name_ = "the switch above, " + to_string(address_above_);
-  if (to_string(address_above_) == to_string(address_))
-    refuse("--above: a switch is not above itself: {}", to_string(address_));
+  if (address_above_.port == address_.port &&
+      (address_above_.host == address_.host || (address_.host == kAnyAddress && is_own(address_above_.host))))
+    refuse("--above: a switch is not above itself: {}", to_string(address_above_));
   const auto key = above.key ? above.key() : has_key_ ? std::optional(key_) : std::nullopt;
   if (!key && !is_loopback(address_above_.host))
     refuse(

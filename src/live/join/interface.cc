@@ -79,6 +79,11 @@ bool is_loopback(const std::string& dotted) {
   return dotted.starts_with("127.");
 }
 
+bool is_own(const std::string& dotted) {
+  return dotted == kAnyAddress || is_loopback(dotted) ||
+         std::ranges::any_of(interfaces(), [&](const Interface& i) { return i.address == dotted; });
+}
+
 std::string address_toward(const std::string& host) {
   const FileDescriptor fd(check(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "creating a UDP socket"));
   sockaddr_in address{};

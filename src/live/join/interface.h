@@ -23,6 +23,11 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
 // 127.0.0.0/8: nobody else can reach it.
 bool is_loopback(const std::string& dotted);
 
+// Of whoever listens at all of this machine's addresses.
+inline constexpr const char* kAnyAddress = "0.0.0.0";
+// One of them, or that.
+bool is_own(const std::string& dotted);
+
 // The address from which this machine would talk to `host`; without any route throws Error{system}.
 std::string address_toward(const std::string& host);
 

@@ -129,6 +129,10 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
     }
   }
   if (bytes > 0) {
+    if (first_window_ == 0)
+      first_window_ = rate_.window();
+    else
+      arrived_bytes_ += bytes;
     missed_ = 0;
     heard_ns_ = now_ns;
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns,
@@ -156,8 +160,10 @@ void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std:
 std::int64_t Flight::timeout_at() const {
   if (!sent_.any_awaited()) return SentPackets::kNever;
   const RoundTrip& asked = trip(sent_.oldest()->path);
-  return std::max(heard_ns_, awaited_ns_) +
-         (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
+  std::int64_t wait_ns = (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
+  // Datagrams that left alone had no queue before them, which all nodes' first windows together are.
+  if (arrived_bytes_ < first_window_) wait_ns = std::max(wait_ns, RoundTrip::kFirstTimeoutNs);
+  return std::max(heard_ns_, awaited_ns_) + wait_ns;
 }
 
 // Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.

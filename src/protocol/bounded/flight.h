@@ -135,6 +135,8 @@ class Flight {
   std::uint64_t newest_credit_ = 0;  // the highest number that was acknowledged when it was told
   double loss_ = 0;                  // moving average of how large a part is lost
   bool window_was_full_ = false;
+  double first_window_ = 0;      // when the first answer came; 0: none has
+  double arrived_bytes_ = 0;     // since then
   unsigned missed_ = 0;          // timeouts since anything was heard
   std::int64_t heard_ns_ = 0;    // or given up
   std::int64_t awaited_ns_ = 0;  // since when anything is waited for

@@ -76,6 +76,35 @@ TEST_F(FlightTest, GrowsWhereNoQueueDoes) {
   EXPECT_GT(a.counters().rate_waits, 0U);
 }
 
+// As where many nodes' first windows come to one: what left alone took no time to speak of.
+TEST_F(FlightTest, WaitsForTheQueueOfAllFirstWindowsAndLaterNoMoreThanAnAnswerTakes) {
+  constexpr std::int64_t kAloneNs = 50'000, kQueueNs = 20'000'000;
+  Flight a(options), b(options);
+  const auto one_more = [&] {
+    a.sent(number, kDatagram, now);
+    return number++;
+  };
+  ASSERT_TRUE(a.allowed(now));
+  b.received(one_more(), true, false, now, now);
+  b.end_of_batch();
+  now += kAloneNs;
+  answer(a, b);
+  std::vector<std::uint64_t> window;
+  for (const std::int64_t until = now + kTripNs; now < until; now += 10'000)
+    while (a.allowed(now)) window.push_back(one_more());
+  ASSERT_GT(window.size(), 5U);
+  for (const std::int64_t until = now + kQueueNs; now < until; now += 10'000)
+    if (a.next_time_ns(now, false) <= now) a.on_time(now);
+  EXPECT_EQ(a.counters().timeouts, 0U);
+  for (const std::uint64_t n : window) b.received(n, true, false, now, now);
+  b.end_of_batch();
+  answer(a, b);
+  EXPECT_EQ(a.counters().lost, 0U);
+  run(a, b, 100 * kTripNs, [](std::uint64_t) { return true; });
+  run(a, b, 30 * kTripNs, [](std::uint64_t) { return false; });
+  EXPECT_GT(a.counters().timeouts, 0U);
+}
+
 TEST_F(FlightTest, NeverHasMoreOnItsWayThanTheOtherNodeHasRoomFor) {
   options.rate.enabled = false;
   options.other_credit = 10 * kDatagram;
