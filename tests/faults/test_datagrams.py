@@ -34,9 +34,9 @@ class Datagrams(lab.Case):
             for rank in (started[0], started[2]):
                 rank.expect("left")
 
-    def all_right(self, place, ranks, milliseconds, then=lambda started: None):
+    def all_right(self, place, ranks, milliseconds, then=lambda started: None, count=20000):
         """What ranks warn of that call for so long, get all values right and leave."""
-        started = place.start_all(ranks, ["join", f"loop=20000,{milliseconds}", *lab.EVERY_KIND, "leave"],
+        started = place.start_all(ranks, ["join", f"loop={count},{milliseconds}", *lab.EVERY_KIND, "leave"],
                                   environment={"TALWEG_TRANSPORT": "udp"})
         for rank in started:
             rank.expect("joined")
@@ -106,14 +106,25 @@ class Datagrams(lab.Case):
             self.lose_large(place, 6000, 0.5)
 
     def test_who_was_merely_stopped_gets_datagrams_again_and_nothing_is_said(self):
+        self.stopped_for_a_while(20000, 1)
+
+    def test_who_was_merely_stopped_in_large_calls_gets_datagrams_again(self):
+        self.stopped_for_a_while(2_000_000, 3)  # both ends have much to send, and answer each other
+
+    def stopped_for_a_while(self, count, times):
         with lab.Lab(3) as place:
             def stop(started):
+                for _ in range(times - 1):
+                    time.sleep(0.5)
+                    started[1].signal(signal.SIGSTOP)
+                    time.sleep(1.5)
+                    started[1].signal(signal.SIGCONT)
                 time.sleep(0.5)
                 started[1].signal(signal.SIGSTOP)
                 time.sleep(2)
                 place.hosts[0].rule("output", f"ip daddr {place.hosts[1].address} meta l4proto udp meta length > 1000 counter")
                 started[1].signal(signal.SIGCONT)
-            self.assertEqual(self.all_right(place, 3, 6000, stop), [[], [], []])
+            self.assertEqual(self.all_right(place, 3, 4000 + 2000 * times, stop, count), [[], [], []])
             self.assertGreater(place.hosts[0].hits(), 100)
 
     def test_where_udp_is_blocked_auto_stays_with_tcp_and_who_leaves_has_not_failed(self):

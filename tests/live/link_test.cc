@@ -54,7 +54,8 @@ enum class Kind {
   blocked,
   preferred,
   preferred_blocked,
-  closing
+  closing,
+  narrow
 };
 
 void connect_over_tcp(int (&fds)[2]) {
@@ -130,6 +131,7 @@ class Links : public ::testing::TestWithParam<Kind> {
         if (GetParam() == Kind::blocked || GetParam() == Kind::preferred_blocked)
           datagrams.end.send = lost_on_the_way;
         if (GetParam() == Kind::closing) datagrams.end.send = passes_at_first(25);
+        if (GetParam() == Kind::narrow) datagrams.end.most_payload = 500;  // fewer than a flow needs
         const EitherLinkOptions options{preferred() ? Preference::datagrams : Preference::the_quicker, {}};
         ends_[side] = std::make_unique<EitherLink>(std::move(c), side, options, TcpOptions{}, datagrams,
                                                    loops_[side], logs_[side]);
@@ -425,7 +427,8 @@ INSTANTIATE_TEST_SUITE_P(All, EitherWay, ::testing::Values(Kind::either));
 INSTANTIATE_TEST_SUITE_P(All, Links,
                          ::testing::Values(Kind::one_stream, Kind::three_streams, Kind::shared,
                                            Kind::datagrams, Kind::either, Kind::turning, Kind::blocked,
-                                           Kind::preferred, Kind::preferred_blocked, Kind::closing),
+                                           Kind::preferred, Kind::preferred_blocked, Kind::closing,
+                                           Kind::narrow),
                          [](const auto& test) {
                            return test.param == Kind::shared              ? "Shared"
                                   : test.param == Kind::datagrams         ? "Datagrams"
@@ -435,6 +438,7 @@ INSTANTIATE_TEST_SUITE_P(All, Links,
                                   : test.param == Kind::preferred         ? "Preferred"
                                   : test.param == Kind::preferred_blocked ? "PreferredWhereUdpIsBlocked"
                                   : test.param == Kind::closing           ? "WhereUdpIsBlockedLater"
+                                  : test.param == Kind::narrow            ? "WhereNoDatagramFits"
                                   : test.param == Kind::three_streams     ? "ThreeStreams"
                                                                           : "OneStream";
                          });

@@ -124,6 +124,17 @@ TEST_F(Choosing, TcpIsTakenBackWhenDatagramsPassNoMore) {
   EXPECT_EQ(choice_.way(), Way::tcp);
 }
 
+// Over their lifeline (udp_link.h), for which they were not chosen.
+TEST_F(Choosing, TcpIsTakenBackWhenDatagramsPassNoMoreAndAreCarriedOverTcp) {
+  tcp_.again = datagrams_.again = 0.01;
+  datagrams_.bytes_per_second = 3e7;
+  go(60);
+  ASSERT_EQ(choice_.way(), Way::datagrams);
+  pass_ = false;
+  go(0.2);
+  EXPECT_EQ(choice_.way(), Way::tcp);
+}
+
 TEST_F(Choosing, NothingIsTriedWhereDatagramsDoNotPass) {
   tcp_.again = 0.1;
   datagrams_.bytes_per_second = 1e9;

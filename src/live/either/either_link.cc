@@ -57,6 +57,10 @@ void EitherLink::Side::on_peer_gone([[maybe_unused]] int peer, std::optional<Err
                                     const std::string& why) {
   if (either.closing_ || either.gone()) return;
   either.ends_[index(way)] = {failure, why};
+  if (way == Way::datagrams && failure == ErrorCode::system) {  // none can be sent from here
+    Logger(either.own_).log(LogLevel::info, "net", "{}", why);
+    either.found_silent(now_ns());
+  }
   // What is being handed over now comes first.
   if (either.draining_)
     either.look_again(1);
@@ -72,9 +76,11 @@ void EitherLink::settle() {
   if (datagrams && !tcp) drain(Way::tcp);
   if (gone()) return;
   if (tcp && tcp->failure) return finish(*tcp);
-  if (datagrams && datagrams->failure && *datagrams->failure != ErrorCode::peer_failed)
+  if (datagrams && datagrams->failure && *datagrams->failure != ErrorCode::peer_failed &&
+      *datagrams->failure != ErrorCode::system)
     return finish(*datagrams);
-  // Their lifeline has ended with the process at the other end, or with its link: TCP will say how.
+  // Their lifeline has ended with the process at the other end, or with its link: TCP will say how. Or none
+  // can be sent: TCP is left.
   if (!tcp || !datagrams) return;
   if (datagrams->failure && came_by_ == Way::datagrams) return finish(*datagrams);
   finish({});

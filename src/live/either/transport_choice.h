@@ -46,7 +46,10 @@ class TransportChoice {
     const PeerStatistics* const of[] = {&tcp, &datagrams};
     if (always_) return turn(datagrams_pass ? Way::datagrams : Way::tcp, of);
     Window window = since(*of[index(way_)]);
-    if (!datagrams_pass && way_ == Way::datagrams && window.bytes == 0) return turn(Way::tcp, of);
+    if (!datagrams_pass && way_ == Way::datagrams) {  // what is still brought goes over TCP as well
+      windows_ = 0;
+      return turn(Way::tcp, of);
+    }
     if (window.busy_seconds < kBusySeconds ||
         (window.bytes < kBytes && window.busy_seconds < kMostBusySeconds))
       return way_;

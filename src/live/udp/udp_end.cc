@@ -131,9 +131,11 @@ std::size_t UdpEnd::next(std::int64_t now_ns, std::byte* at) {
   return flow_.next(sealer_.number(), now_ns, header, payload) ? sealer_.seal(header, payload, at) : 0;
 }
 
-void UdpEnd::take(std::span<std::byte> datagram, std::int64_t now_ns) {
+bool UdpEnd::take(std::span<std::byte> datagram, std::int64_t now_ns) {
   wire::DatagramHeader header;
-  if (open(datagram, false, now_ns, 0, header)) flow_.end_of_batch();
+  if (!open(datagram, false, now_ns, 0, header)) return false;
+  flow_.end_of_batch();
+  return header.type != static_cast<std::uint8_t>(wire::FlowType::acknowledgement);
 }
 
 }  // namespace talweg::live

@@ -54,8 +54,8 @@ class UdpEnd {
   std::size_t most_bytes() const;
   // Of the largest that leaves, with IP's header.
   std::size_t packet_bytes() const { return most_bytes() + (socket_.ipv6() ? 48 : 28); }
-  // Takes one that has come in another way.
-  void take(std::span<std::byte> datagram, std::int64_t now_ns);
+  // Takes one that has come in another way. True if it is sound and wants an answer.
+  bool take(std::span<std::byte> datagram, std::int64_t now_ns);
 
   // When an answer last came by the socket: then something had arrived there. 0: never.
   std::int64_t answered_ns() const { return answered_ns_; }

@@ -143,7 +143,7 @@ bool UdpLink::work() {
   // Before anything else is given up: it may be that the path no longer takes the larger ones.
   if (end_->flow().missed() < kMissedForSize)
     asked_for_size_ = asked_for_size_ && end_->answered_ns() == 0;
-  else if (!std::exchange(asked_for_size_, true) && !carries())
+  else if (!std::exchange(asked_for_size_, true) && !unanswered_)
     end_->flow().ask_for_size();
   if (!unanswered_ && confirmed_ns_ != 0 && end_->flow().missed() >= kMissed) {
     unanswered_ = true;
@@ -267,8 +267,7 @@ bool UdpLink::take_carried() {
   for (std::uint16_t length = 0; carried_.size() - at >= sizeof length; at += sizeof length + length) {
     std::memcpy(&length, carried_.data() + at, sizeof length);
     if (carried_.size() - at - sizeof length < length) break;
-    asked_here_ = true;
-    end_->take({carried_.data() + at + sizeof length, length}, now_ns());
+    if (end_->take({carried_.data() + at + sizeof length, length}, now_ns())) asked_here_ = true;
   }
   carried_.erase(carried_.begin(), carried_.begin() + static_cast<std::ptrdiff_t>(at));
   return true;
@@ -278,7 +277,8 @@ bool UdpLink::take_carried() {
 bool UdpLink::carry(std::int64_t now_ns) {
   for (;;) {
     if (to_carry_.empty()) {
-      if (!carries()) return true;
+      // Who is asked here answers here, and sends all else as datagrams: otherwise both would go on for ever.
+      if (!unanswered_ && !(asked_here_ && end_->flow().acknowledgement_due(now_ns))) return true;
       std::uint16_t length = 0;
       to_carry_.resize(sizeof length + end_->most_bytes());
       length = static_cast<std::uint16_t>(end_->next(now_ns, to_carry_.data() + sizeof length));

@@ -8,8 +8,8 @@
 //
 // Where datagrams bring no answer, kMissed times in a row, they go over the lifeline as they are, behind
 // their length in two bytes. So what was on its way when a firewall closed still arrives; passes() says that
-// a better way should be taken for all else. Whoever gets one over the lifeline answers there. An answer that
-// comes as a datagram ends that: the other process was merely stopped.
+// a better way should be taken for all else. Whoever gets one over the lifeline answers there, and sends
+// nothing else so. An answer that comes as a datagram ends that: the other process was merely stopped.
 //
 // The kernel does not go on sending for a process that has ended: part() is over only when the other side has
 // taken everything.
@@ -119,7 +119,7 @@ class UdpLink : public Link, private Watcher {
   std::int64_t confirmed_ns_ = 0;    // since when the other side is known to have met us, too; 0: it is not
   bool unanswered_ = false;          // datagrams from here, too often
   bool asked_for_size_ = false;      // since an answer came
-  bool asked_here_ = false;          // what came last came over the lifeline
+  bool asked_here_ = false;          // what came last, and wants an answer, came over the lifeline
   std::vector<std::byte> to_carry_;  // over the lifeline: what is left of a datagram that has begun to leave
   std::vector<std::byte> carried_;   // and of what came there, what is not yet a whole one
   bool lifeline_ended_ = false;

@@ -237,6 +237,7 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
 std::size_t DatagramFlow::size_to_try() {
   const std::size_t n = size_tries_++;
   if (n <= kFullTries) return payload_;
+  if (size_answered_ > 0) return std::min(payload_, size_answered_);
   return std::min(payload_, kSizesTried[std::min(n - kFullTries, kSizesTried.size()) - 1]);
 }
 
@@ -351,7 +352,8 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
   std::size_t size = 0;              // of the largest that was to find it out
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
-    if (packet.length == 0) size = std::max(size, packet.bytes - options_.around);
+    if (packet.length == 0 && packet.number >= size_from_)
+      size = std::max(size, packet.bytes - options_.around);
     if (was_lost) ++statistics_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
     // Of what has left before a probe an answer may have come before the probe's, and been lost.
@@ -391,8 +393,15 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
 
 void DatagramFlow::look_at_size(std::size_t arrived, std::int64_t now_ns) {
   if (size_tries_ > 0 && arrived > 0) {
-    size_tries_ = 0;
-    if (arrived < payload_) set_payload(arrived);
+    const bool sure = arrived >= payload_ || size_answered_ > 0;
+    ask_for_size();
+    if (sure) {
+      size_tries_ = 0;
+      probe_due_ = false;
+      if (arrived < payload_) set_payload(arrived);
+    } else {
+      size_answered_ = arrived;  // nothing at all may have passed while larger ones were tried
+    }
   }
   const std::uint64_t before = std::exchange(arrived_bytes_, bytes_arrived());
   if (arrived_bytes_ != before || !data_in_doubt()) {

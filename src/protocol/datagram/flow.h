@@ -121,12 +121,15 @@ class DatagramFlow {
     probe_due_ = true;
     size_tries_ = 0;
   }
-  // As ask(), with a datagram of the full size; and where no answer comes, with ever smaller ones. From the
-  // first answer on none is larger than the largest of these that has arrived. It asks itself where answers
-  // come and data do not arrive for long: a path may have come to take only smaller ones, and not say so.
+  // As ask(), with a datagram of the full size; and where no answer comes, with ever smaller ones. When one
+  // of these is answered, and the full size once more is not, none is larger from then on. It asks itself
+  // where answers come and data do not arrive for long: a path may have come to take only smaller ones, and
+  // not say so.
   void ask_for_size() {
     probe_due_ = true;
     size_tries_ = 1;
+    size_from_ = sent_.next_number();
+    size_answered_ = 0;
   }
   // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
   void set_payload(std::size_t bytes);
@@ -201,6 +204,8 @@ class DatagramFlow {
   bool probed_early_ = false;          // since something was heard
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::size_t size_tries_ = 0;         // which one is next; 0: the size of what passes is not asked for
+  std::uint64_t size_from_ = 0;        // the first that may have asked for it
+  std::size_t size_answered_ = 0;      // less than the full size; 0: nothing yet
   std::uint64_t arrived_bytes_ = 0;    // when it was looked at last
   std::int64_t doubt_since_ns_ = 0;    // nothing more has arrived of what has left
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way

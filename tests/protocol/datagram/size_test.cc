@@ -54,7 +54,7 @@ TEST_F(NarrowPath, TheLargestOfThoseThatAreTriedIsTaken) {
   ends_[0].ask_for_size();
   go(1'000'000'000);
   EXPECT_EQ(ends_[0].payload(), 1404U);
-  EXPECT_EQ(sizes_.size(), 4U) << "the full size twice";
+  EXPECT_EQ(sizes_.size(), 8U) << "the full size twice, and twice once more when a smaller one is answered";
   takes_ = 1000;
   ends_[0].ask_for_size();
   go(2'000'000'000);
@@ -129,6 +129,22 @@ TEST_F(NarrowPath, TheSizeStaysWhereTheAnswerIsMerelyLate) {
   takes_ = SIZE_MAX;
   go(10'000'000);
   EXPECT_EQ(ends_[0].payload(), 8900U);
+}
+
+// What passes first after that is a smaller one.
+TEST_F(NarrowPath, TheSizeStaysWhereNothingPassedForAWhile) {
+  for (int ms = 5; ms < 500; ms += 15) {
+    takes_ = SIZE_MAX;
+    go(50'000'000);
+    takes_ = 0;
+    ends_[0].write(0, std::vector<std::byte>(5000));
+    ends_[0].ask_for_size();
+    go(ms * 1'000'000);
+    takes_ = SIZE_MAX;
+    go(2'000'000'000);
+    ASSERT_TRUE(ends_[0].all_arrived());
+    ASSERT_EQ(ends_[0].payload(), 8900U) << "after " << ms << " ms";
+  }
 }
 
 TEST_F(NarrowPath, NothingAnswersAndTheSizeStays) {
