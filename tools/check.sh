@@ -49,7 +49,10 @@ run_ctest() {
     --output-junit "$PWD/$results/$name.xml" "$@" || status=1
   cp -r "$folder/cases" "$results/$name.cases"
   # A run that left no list of tests failed as a whole.
-  if ((status)) && [[ ! -s $results/$name.xml ]]; then record "$name" failed; fi
+  if [[ ! -s $results/$name.xml ]]; then
+    record "$name" failed
+    status=1
+  fi
   return "$status"
 }
 
@@ -149,6 +152,13 @@ for stage in "${stages[@]}"; do
   run "$stage"
 done
 wait "$lane" || failed_stages+=("what went on beside them")
+# What ended before it said how, as where the system had no memory, is for the last line too.
+for stage in "${stages[@]}"; do
+  if ! is_function "beside_$stage"; then continue; fi
+  name=$stage
+  if is_function "stage_$stage"; then name+=-build; fi
+  if [[ ! -s $results/$name.step ]]; then record "$name" failed; fi
+done
 read_cpu together
 echo "together $((SECONDS - started)) $cpu" >>"$results/seconds.txt"
 if ((${#failed_stages[@]})); then echo "=== failed: ${failed_stages[*]}"; fi
