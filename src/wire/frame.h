@@ -32,6 +32,8 @@ enum class FrameType : std::uint8_t {
   report = 15,         // what a rank tells rank 0 of its connections; payload
   lost = 16,           // the sender has lost an aggregator; payload: the reason as text
   past = 17,           // the sender has ended its collectives up to one; to an aggregator
+  turn = 18,           // of a link: "have you taken all that I have sent this way?"
+  taken = 19,          // the answer
 };
 
 // What a payload is, of types of frames that have one.
@@ -64,6 +66,8 @@ inline constexpr FrameFacts kFrameFacts[] = {
     {"report", Payload::text},
     {"lost", Payload::text},
     {"past", Payload::none},
+    {"turn", Payload::none},
+    {"taken", Payload::none},
 };
 inline constexpr unsigned kFrameTypes = std::size(kFrameFacts);
 // 64 .. 95 belong to transfers, which give them their meaning (Own, in frames.h).

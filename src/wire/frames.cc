@@ -126,6 +126,19 @@ Header encode(const Past& past) {
   return h;
 }
 
+Header encode(const Turn& turn) {
+  Header h = header_of(FrameType::turn);
+  h.flags = kBehindAll;
+  h.sequence = turn.number;
+  return h;
+}
+
+Header encode(const Taken& taken) {
+  Header h = header_of(FrameType::taken);
+  h.sequence = taken.number;
+  return h;
+}
+
 Header encode(const Goodbye&) {
   return header_of(FrameType::goodbye);
 }
@@ -193,6 +206,14 @@ Lost lost_of(const Header& h) {
 
 Past past_of(const Header& h) {
   return {h.group, h.sequence};
+}
+
+Turn turn_of(const Header& h) {
+  return {h.sequence};
+}
+
+Taken taken_of(const Header& h) {
+  return {h.sequence};
 }
 
 Ping ping_of(const Header& h) {

@@ -97,6 +97,14 @@ struct Past {
   std::uint64_t call = 0;
 };
 
+// Of a link whose frames are to go another way (kBehindAll).
+struct Turn {
+  std::uint64_t number = 0;
+};
+struct Taken {
+  std::uint64_t number = 0;  // as asked
+};
+
 struct Goodbye {};
 struct Wake {};
 
@@ -121,6 +129,8 @@ Header encode(const PlanPart& part);
 Header encode(const Report& report);
 Header encode(const Lost& lost);
 Header encode(const Past& past);
+Header encode(const Turn& turn);
+Header encode(const Taken& taken);
 Header encode(const Goodbye& goodbye);
 Header encode(const Wake& wake);
 Header encode(const Ping& ping);
@@ -138,6 +148,8 @@ Leave leave_of(const Header& header);
 PlanPart plan_part_of(const Header& header);
 Lost lost_of(const Header& header);
 Past past_of(const Header& header);
+Turn turn_of(const Header& header);
+Taken taken_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 

@@ -141,6 +141,13 @@ TEST(Frames, ALossComesWithTheNextCallAndItsReason) {
   EXPECT_EQ(std::tuple(lost.code, lost.text_bytes), std::tuple(ErrorCode::corrupted, 30U));
 }
 
+TEST(Frames, ALinkAsksBehindAllThatItHasSent) {
+  const Header turn = sent(encode(Turn{1ULL << 50})), taken = sent(encode(Taken{7}));
+  EXPECT_EQ(std::tuple(turn.type, turn_of(turn).number), std::tuple(FrameType::turn, 1ULL << 50));
+  EXPECT_NE(turn.flags & kBehindAll, 0);
+  EXPECT_EQ(std::tuple(taken.type, taken_of(taken).number), std::tuple(FrameType::taken, 7U));
+}
+
 TEST(Frames, WhatIsPastArrivesBehindIt) {
   const Header h = sent(encode(Past{7, 1ULL << 50}));
   EXPECT_EQ(std::tuple(h.type, past_of(h).group, past_of(h).call),

@@ -13,7 +13,7 @@ namespace talweg::live {
 namespace {
 
 constexpr std::int64_t kChooseEveryNs = 50'000'000;
-constexpr std::int64_t kLookNs = 1'000'000;  // whether everything has arrived, while a change waits for it
+constexpr std::int64_t kLookNs = 1'000'000;  // whether everything was taken, while a change waits for it
 
 Connection for_tcp(const Connection& all, std::vector<FileDescriptor> streams) {
   Connection c;
@@ -45,6 +45,10 @@ Place EitherLink::Side::place(int peer, const wire::Header& header) {
 }
 
 void EitherLink::Side::on_frame(int peer, const wire::Header& header, const std::byte* payload) {
+  if (header.type == wire::FrameType::turn || header.type == wire::FrameType::taken) {
+    if (way == Way::tcp) either.on_turn_frame(header);
+    return;
+  }
   either.comes_by(way);
   if (!either.gone()) either.handler_.on_frame(peer, header, payload);
 }
@@ -173,7 +177,7 @@ void EitherLink::found_silent(std::int64_t now_ns) {
 
 void EitherLink::choose(std::int64_t now_ns) {
   chosen_ns_ = now_ns;
-  if (kept_ || next_ || tcp_.gone() || datagrams_.gone()) return;
+  if (kept_ || next_ || now_ns < put_off_until_ns_ || tcp_.gone() || datagrams_.gone()) return;
   const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
   const bool passes = datagrams_.passes();
   if (!passes && choice_.wants_datagrams(over_tcp) && datagrams_.unanswered_for(kAnswerNs, now_ns))
@@ -201,22 +205,41 @@ void EitherLink::turn(Way way, std::int64_t now_ns) {
   if (way == way_) return;
   next_ = way;
   next_since_ns_ = now_ns;
+  if (way_ == Way::tcp && !tcp_.gone()) {
+    OutFrame question;
+    question.header = encode(wire::Turn{++asked_turn_});
+    tcp_.send(std::move(question));
+    if (!tcp_.gone()) tcp_.flush();
+  }
   try_turn(now_ns);
   if (next_) look_again(kLookNs);
 }
 
-bool EitherLink::arrived(Way way) const {
-  return way == Way::tcp ? tcp_.all_arrived() : !datagrams_.unsent();
+bool EitherLink::taken(Way way) const {
+  return way == Way::tcp ? taken_turn_ == asked_turn_ : !datagrams_.unsent();
+}
+
+// What was asked has come behind all else, and all of it has been handed over.
+void EitherLink::on_turn_frame(const wire::Header& header) {
+  if (header.type == wire::FrameType::taken) {
+    taken_turn_ = wire::taken_of(header).number;
+  } else if (!gone() && !tcp_.gone()) {
+    OutFrame answer;
+    answer.header = encode(wire::Taken{wire::turn_of(header).number});
+    tcp_.send(std::move(answer));
+  }
+  look_again(1);
 }
 
 void EitherLink::try_turn(std::int64_t now_ns) {
   if (tcp_.gone() || datagrams_.gone()) {
     release(way_);
-  } else if (arrived(way_)) {
+  } else if (taken(way_)) {
     release(*next_);
   } else if (now_ns - next_since_ns_ > kPatienceNs && !kept_ && (way_ == Way::tcp || datagrams_.passes())) {
     release(way_);
     choice_.stay(way_, carried_over_tcp(), datagrams_.measured(), now_ns);
+    put_off_until_ns_ = now_ns + 2 * kPatienceNs;
   }
 }
 

@@ -1,10 +1,13 @@
 // EitherLink: to a rank of another host, over TCP or in datagrams: whichever is quicker, or in datagrams
 // wherever these pass (transport_choice.h). Each end chooses for what it sends.
 //
-// A change of ways keeps the order of frames. The sender holds back what is new until all that went the old
-// way has arrived on the other machine, and only then goes the new one; and the receiver, before it hands
-// over the first frame of another way, hands over all that has come on the one before. If the old way has not
-// brought everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
+// A change of ways keeps the order of frames. The sender holds back what is new until the other process has
+// taken all that went the old way, and only then goes the new one: of datagrams it acknowledges that, over
+// TCP it is asked. What is on the other machine alone does not do: a process that was stopped may find there
+// what went over TCP, then in datagrams and then over TCP again, and nothing says where one ends. The
+// receiver, before it hands over the first frame of another way, hands over all that has come on the one
+// before, as it may have been acknowledged and not been handed over yet. If the old way has not brought
+// everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
 //
 // Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
 // an answer must have come. If they stop passing while they carry frames, the link of datagrams brings what
@@ -92,7 +95,8 @@ class EitherLink : public Link, private Watcher {
   void found_silent(std::int64_t now_ns);
   void choose(std::int64_t now_ns);
   void turn(Way way, std::int64_t now_ns);
-  bool arrived(Way way) const;
+  bool taken(Way way) const;
+  void on_turn_frame(const wire::Header& header);
   void try_turn(std::int64_t now_ns);
   void release(Way way);
   void look_again(std::int64_t in_ns);
@@ -116,8 +120,9 @@ class EitherLink : public Link, private Watcher {
   std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;
-  std::optional<Way> next_;  // all that went by way_ is to arrive first
-  std::int64_t next_since_ns_ = 0;
+  std::optional<Way> next_;                        // all that went by way_ is to be taken first
+  std::uint64_t asked_turn_ = 0, taken_turn_ = 0;  // whether that is so over TCP, and what was answered
+  std::int64_t next_since_ns_ = 0, put_off_until_ns_ = 0;
   SendQueue held_;  // until then
   Way came_by_ = Way::tcp;
   bool draining_ = false;

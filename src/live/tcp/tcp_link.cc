@@ -109,10 +109,6 @@ TcpTraffic TcpLink::traffic(std::size_t stream) const {
   return tcp_traffic(streams_[stream].fd());
 }
 
-bool TcpLink::all_arrived() const {
-  return std::ranges::all_of(streams_, [](const Stream& s) { return s.idle() && (s.deaf() || s.arrived()); });
-}
-
 void TcpLink::drain() {
   for (Stream& stream : streams_)
     while (stream.open() && stream.receive()) {

@@ -35,8 +35,6 @@ class TcpLink : public Link, private Watcher {
   // What each of its streams has carried.
   std::size_t streams() const { return streams_.size(); }
   TcpTraffic traffic(std::size_t stream) const;
-  // Nothing waits to be sent, and what was sent is on the other machine.
-  bool all_arrived() const;
   // Hands over all that is there.
   void drain();
   // Ends it; the handler is told as of a goodbye.
