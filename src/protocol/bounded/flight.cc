@@ -130,7 +130,7 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
   }
   if (bytes > 0) {
     if (first_window_ == 0)
-      first_window_ = rate_.window();
+      first_window_ = std::min(rate_.window(), options_.rate.first_window);
     else
       arrived_bytes_ += bytes;
     missed_ = 0;
