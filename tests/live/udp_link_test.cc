@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -214,7 +216,7 @@ TEST_F(UdpLinkAlone, HasNothingToDoWhileItsConnectionIsFull) {
 // Two links, and between them a firewall with datagrams. What it drops counts as sent.
 class UdpLinkPair : public ::testing::Test {
  protected:
-  UdpLinkPair() {
+  explicit UdpLinkPair(std::size_t paths = 1, std::size_t largest = SIZE_MAX) {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     for (int side = 0; side < 2; ++side) {
@@ -222,7 +224,9 @@ class UdpLinkPair : public ::testing::Test {
       connection.rank = 1 - side;
       connection.streams.emplace_back(fds[side]);
       UdpLinkOptions options;
-      options.end.send = [this, side](int fd, mmsghdr* messages, unsigned n) {
+      options.end.flow.paths = paths;
+      options.end.send = [this, side, largest](int fd, mmsghdr* messages, unsigned n) {
+        if (messages[0].msg_hdr.msg_iov[0].iov_len > largest) return ++dropped_[side], 1;
         const int sent = blocked_[side] ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
         (blocked_[side] ? dropped_ : passed_)[side] += std::max(sent, 0);
         return sent;
@@ -287,6 +291,21 @@ TEST_F(UdpLinkPair, TriesDatagramsEverMoreRarelyWhereNonePass) {
   const std::int64_t first = now_ns();
   ASSERT_TRUE(until([&] { return dropped_[0] > before + 1; }));
   EXPECT_GE(now_ns() - first, UdpLink::kLeastTryNs * 3 / 2) << "twice as long after the first as before it";
+}
+
+class NarrowUdpLinkPair : public UdpLinkPair {
+ protected:
+  NarrowUdpLinkPair() : UdpLinkPair(4, 600) {}
+};
+
+TEST_F(NarrowUdpLinkPair, TakesNoTrialOfAPathForDatagramsThatPass) {
+  ASSERT_TRUE(until([&] {
+    EXPECT_FALSE(links_[0]->passes());
+    return dropped_[0] >= 8 && passed_[0] > 0 && passed_[1] > 0;
+  }));
+  send_frame(0);
+  ASSERT_TRUE(until([&] { return ears_[1].frames == 1; })) << "carried";
+  EXPECT_FALSE(links_[0]->passes());
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ bool UdpEnd::receive(std::int64_t now_ns) {
       wire::DatagramHeader header;
       if (!open(datagram.bytes, datagram.marked, now_ns, datagram.waited_ns, header)) return;
       any = true;
-      if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement)) answered_ns_ = now_ns;
+      if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement) && !flow_.only_trials())
+        answered_ns_ = now_ns;
     });
     if (!more) break;
   }

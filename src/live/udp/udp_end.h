@@ -60,7 +60,8 @@ class UdpEnd {
   // Takes one that has come in another way. True if it is sound and wants an answer.
   bool take(std::span<std::byte> datagram, std::int64_t now_ns);
 
-  // When an answer last came by the socket: then something had arrived there. 0: never.
+  // When an answer last came by the socket: then something had arrived there, beside trials of paths. 0:
+  // never.
   std::int64_t answered_ns() const { return answered_ns_; }
   // How many sound ones have; received() counts strangers' as well, who may send here as they like.
   std::uint64_t heard() const { return heard_; }
