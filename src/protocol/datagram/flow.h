@@ -201,10 +201,10 @@ class DatagramFlow {
   std::uint64_t newest_ack_ = 0;  // one past the number of the newest acknowledgement that has come
   bool window_was_full_ = false;
   unsigned missed_ = 0;
-  bool probe_due_ = false;
-  std::uint64_t probed_ = 0;   // the number of the newest probe
-  bool probed_early_ = false;  // since something was heard
   bool only_trials_ = false;
+  bool probe_due_ = false;
+  std::uint64_t probed_ = 0;           // the number of the newest probe
+  bool probed_early_ = false;          // since something was heard
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::size_t size_tries_ = 0;         // which one is next; 0: the size of what passes is not asked for
   std::uint64_t size_from_ = 0;        // the first that may have asked for it
