@@ -78,6 +78,23 @@ class Datagrams(lab.Case):
             self.assert_said_once(lines[2], "rank 1")
             self.assertGreater(place.hosts[1].hits(), 0)
 
+    def test_where_udp_was_blocked_for_a_while_frames_go_in_datagrams_again(self):
+        with lab.Lab(3) as place:
+            def block(_):
+                time.sleep(0.5)
+                place.hosts[1].rule("input", "meta l4proto udp counter drop")
+                place.hosts[1].rule("output", "meta l4proto udp counter drop")
+                time.sleep(1)
+                self.assertGreater(place.hosts[1].hits(), 0)
+                place.hosts[1].heal()
+                time.sleep(3)
+                for host, other in ((0, 1), (1, 0)):
+                    place.hosts[host].rule("output", f"ip daddr {place.hosts[other].address} meta l4proto udp meta length > 1000 counter")
+            for lines in self.all_right(place, 3, 7000, block):
+                self.assertEqual([line for line in lines if "bring no answer" not in line], [])
+            for host in place.hosts[:2]:
+                self.assertGreater(host.hits(), 100)
+
     def lose_large(self, place, milliseconds, after_s):
         """Datagrams that fill a packet are lost on their way to rank 1, without a word: smaller ones are sent then."""
         for host in place.hosts:

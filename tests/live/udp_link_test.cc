@@ -3,12 +3,18 @@
 #include "live/udp/udp_link.h"
 
 #include <gmock/gmock.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace talweg::live {
 namespace {
@@ -31,9 +37,12 @@ class Ear : public FrameHandler {
 // The other end is the test.
 class UdpLinkAlone : public ::testing::Test {
  protected:
-  void open(std::int64_t host_timeout_ns, std::size_t most_payload = UdpEndOptions{}.most_payload) {
+  void open(std::int64_t host_timeout_ns, std::size_t most_payload = UdpEndOptions{}.most_payload,
+            bool narrow = false) {
     int fds[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    const int least = 1;  // the kernel makes some kilobytes of it
+    ASSERT_TRUE(!narrow || ::setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof least) == 0);
     other_ = FileDescriptor(fds[1]);
     Connection connection;
     connection.rank = 1;
@@ -171,6 +180,132 @@ TEST_F(UdpLinkAlone, CountsWhatWaitsAsSentWhenTheOtherSideHasEnded) {
   EXPECT_EQ(ear_.sent, 1);
   EXPECT_FALSE(link_->unsent());
   EXPECT_TRUE(link_->part());
+}
+
+TEST_F(UdpLinkAlone, HasNothingToDoWhileItsConnectionIsFull) {
+  open(15'000'000'000, UdpEndOptions{}.most_payload, true);
+  introduce(there_);
+  ASSERT_EQ(::send(other_.get(), "M", 1, 0), 1);
+  OutFrame frame;
+  const std::vector<std::byte> payload(100'000);
+  frame.header = encode(wire::CallId{}, wire::Chunk{true, 0, 0, 100'000});
+  frame.payload = payload.data();
+  link_->send(std::move(frame));
+  link_->flush();
+  // It has begun to carry, and the other side takes nothing more.
+  const auto taken = [&] {
+    int bytes = 0;
+    ::ioctl(other_.get(), FIONREAD, &bytes);
+    return bytes;
+  };
+  for (int i = 0; i < 10'000 && taken() < 2000; ++i) {
+    loop_.sleep(100);
+    loop_.poll();
+  }
+  ASSERT_GE(taken(), 2000);
+  // Its timeouts are shorter than this.
+  int wakes = 0;
+  for (const std::int64_t began = now_ns(); now_ns() - began < 3'000'000'000; ++wakes) {
+    loop_.sleep(100);
+    loop_.poll();
+  }
+  EXPECT_LT(wakes, 100);
+  EXPECT_FALSE(link_->gone());
+}
+
+// Two links, and between them a firewall with datagrams. What it drops counts as sent.
+class UdpLinkPair : public ::testing::Test {
+ protected:
+  explicit UdpLinkPair(std::size_t paths = 1, std::size_t largest = SIZE_MAX) {
+    int fds[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    for (int side = 0; side < 2; ++side) {
+      Connection connection;
+      connection.rank = 1 - side;
+      connection.streams.emplace_back(fds[side]);
+      UdpLinkOptions options;
+      options.end.flow.paths = paths;
+      options.end.send = [this, side, largest](int fd, mmsghdr* messages, unsigned n) {
+        if (messages[0].msg_hdr.msg_iov[0].iov_len > largest) return ++dropped_[side], 1;
+        const int sent = blocked_[side] ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
+        (blocked_[side] ? dropped_ : passed_)[side] += std::max(sent, 0);
+        return sent;
+      };
+      links_[side].emplace(std::move(connection), side, options, loop_, ears_[side]);
+    }
+  }
+  void send_frame(int side) {
+    OutFrame frame;
+    frame.header = encode(wire::CallId{}, wire::Announce{});
+    links_[side]->send(std::move(frame));
+    links_[side]->flush();
+  }
+  template <class Holds>
+  bool until(Holds&& holds) {
+    for (const std::int64_t began = now_ns(); !holds() && now_ns() - began < 60'000'000'000;) {
+      loop_.sleep(10);
+      loop_.poll();
+    }
+    return holds();
+  }
+
+  EventLoop loop_;
+  bool blocked_[2] = {};  // what this side sends
+  int dropped_[2] = {}, passed_[2] = {};
+  Ear ears_[2];
+  std::optional<UdpLink> links_[2];
+};
+
+TEST_F(UdpLinkPair, SendsDatagramsAgainOnceTheyPassAgain) {
+  ASSERT_TRUE(until([&] { return links_[0]->passes() && links_[1]->passes(); }));
+  // By who sends: both ways are blocked, or one.
+  for (const auto& [first, second] : {std::pair{true, true}, {true, false}, {false, true}}) {
+    blocked_[0] = first;
+    blocked_[1] = second;
+    const int before = ears_[0].frames + ears_[1].frames;
+    send_frame(0);
+    send_frame(1);
+    ASSERT_TRUE(until([&] { return !links_[0]->passes() && !links_[1]->passes(); }));
+    ASSERT_TRUE(until([&] { return ears_[0].frames + ears_[1].frames == before + 2; })) << "carried";
+    const int tried = dropped_[0] + dropped_[1];
+    ASSERT_TRUE(until([&] { return dropped_[0] + dropped_[1] > tried; })) << "it tries again";
+    EXPECT_FALSE(links_[0]->passes() && links_[1]->passes());
+    blocked_[0] = blocked_[1] = false;
+    ASSERT_TRUE(until([&] { return links_[0]->passes() && links_[1]->passes(); }));
+    ASSERT_TRUE(until([&] { return !links_[0]->unsent() && !links_[1]->unsent(); }));
+    const int passed = passed_[0];
+    send_frame(0);
+    ASSERT_TRUE(until([&] { return !links_[0]->unsent(); }));
+    EXPECT_GT(passed_[0], passed);
+    EXPECT_TRUE(links_[0]->passes());
+  }
+}
+
+TEST_F(UdpLinkPair, TriesDatagramsEverMoreRarelyWhereNonePass) {
+  ASSERT_TRUE(until([&] { return links_[0]->passes() && links_[1]->passes(); }));
+  blocked_[0] = blocked_[1] = true;
+  send_frame(0);
+  ASSERT_TRUE(until([&] { return !links_[0]->passes(); }));
+  const int before = dropped_[0];
+  ASSERT_TRUE(until([&] { return dropped_[0] > before; }));
+  const std::int64_t first = now_ns();
+  ASSERT_TRUE(until([&] { return dropped_[0] > before + 1; }));
+  EXPECT_GE(now_ns() - first, UdpLink::kLeastTryNs * 3 / 2) << "twice as long after the first as before it";
+}
+
+class NarrowUdpLinkPair : public UdpLinkPair {
+ protected:
+  NarrowUdpLinkPair() : UdpLinkPair(4, 600) {}
+};
+
+TEST_F(NarrowUdpLinkPair, TakesNoTrialOfAPathForDatagramsThatPass) {
+  ASSERT_TRUE(until([&] {
+    EXPECT_FALSE(links_[0]->passes());
+    return dropped_[0] >= 8 && passed_[0] > 0 && passed_[1] > 0;
+  }));
+  send_frame(0);
+  ASSERT_TRUE(until([&] { return ears_[1].frames == 1; })) << "carried";
+  EXPECT_FALSE(links_[0]->passes());
 }
 
 }  // namespace

@@ -60,10 +60,10 @@ UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
       opener_(keys.receive, turned(outward), options.suite),
       flow_(flow_options(options, socket_, mtu_, peer)) {}
 
-bool UdpEnd::send(std::int64_t now_ns) {
-  const std::size_t most = most_bytes();
-  for (;;) {
-    std::byte* const at = sender_.place(to_[0], wire::kOrdinary, most);
+bool UdpEnd::send(std::int64_t now_ns, std::size_t most) {
+  const std::size_t bytes = most_bytes();
+  for (std::size_t n = 0; n < most;) {
+    std::byte* const at = sender_.place(to_[0], wire::kOrdinary, bytes);
     if (at == nullptr) {
       if (!sender_.flush()) return false;
       keep_to_path();
@@ -72,8 +72,9 @@ bool UdpEnd::send(std::int64_t now_ns) {
     wire::DatagramHeader header;
     std::byte* const payload = at + wire::kDatagramHeaderBytes;
     if (!flow_.next(sealer_.number(), now_ns, header, payload)) break;
-    if (flow_.path() != 0) sender_.place(to_[flow_.path()], wire::kOrdinary, most);  // the same place
+    if (flow_.path() != 0) sender_.place(to_[flow_.path()], wire::kOrdinary, bytes);  // the same place
     sender_.placed(sealer_.seal(header, payload, at));
+    ++n;
   }
   if (!sender_.flush()) return false;
   keep_to_path();
@@ -113,7 +114,8 @@ bool UdpEnd::receive(std::int64_t now_ns) {
       wire::DatagramHeader header;
       if (!open(datagram.bytes, datagram.marked, now_ns, datagram.waited_ns, header)) return;
       any = true;
-      if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement)) answered_ns_ = now_ns;
+      if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement) && !flow_.only_trials())
+        answered_ns_ = now_ns;
     });
     if (!more) break;
   }

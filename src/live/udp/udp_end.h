@@ -3,7 +3,9 @@
 // flow has; what comes may be from any port.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "live/udp/udp_receiver.h"
@@ -42,8 +44,9 @@ class UdpEnd {
   const UdpSocket& socket() const { return socket_; }
   std::span<const UdpSocket> more_sockets() const { return sender_.more_sockets(); }
 
-  // Sends what may leave now. False: the kernel has no room, again when the blocked socket is writable.
-  bool send(std::int64_t now_ns);
+  // Sends what may leave now, or the first `most` datagrams of it. False: the kernel has no room, again when
+  // the blocked socket is writable.
+  bool send(std::int64_t now_ns, std::size_t most = std::numeric_limits<std::size_t>::max());
   int blocked_fd() const { return sender_.blocked_fd(); }
   // Takes what has come, up to a budget. True if anything had that was sound.
   bool receive(std::int64_t now_ns);
@@ -57,7 +60,8 @@ class UdpEnd {
   // Takes one that has come in another way. True if it is sound and wants an answer.
   bool take(std::span<std::byte> datagram, std::int64_t now_ns);
 
-  // When an answer last came by the socket: then something had arrived there. 0: never.
+  // When an answer last came by the socket: then something had arrived there, beside trials of paths. 0:
+  // never.
   std::int64_t answered_ns() const { return answered_ns_; }
   // How many sound ones have; received() counts strangers' as well, who may send here as they like.
   std::uint64_t heard() const { return heard_; }

@@ -147,19 +147,23 @@ bool UdpLink::work() {
     end_->flow().ask_for_size();
   if (!unanswered_ && confirmed_ns_ != 0 && end_->flow().missed() >= kMissed) {
     unanswered_ = true;
+    try_wait_ns_ = kLeastTryNs;
+    try_ns_ = now + try_wait_ns_;
     end_->flow().ask();
   }
   bool all = false;
   do {
     fill();
-    all = carry(now) && end_->send(now);
+    all = carry(now);
+    if (all) try_datagrams(now);
+    all = all && end_->send(now);
   } while (all && end_->flow().unsent(0) == 0 && end_->flow().room(0) > 0 && !idle());
   want_room(!all);
   note_paths();
   const bool busy = end_->flow().bytes_on_their_way() > 0;
   if (busy_since_ns_ > 0) busy_seconds_ += static_cast<double>(now - busy_since_ns_) * 1e-9;
   busy_since_ns_ = busy ? now : 0;
-  arm(now);
+  if (all) arm(now);  // otherwise there is nothing to do before there is room
   return any;
 }
 
@@ -194,7 +198,8 @@ void UdpLink::note_paths() {
 
 // A timer that ends too early costs a look; setting it costs a system call.
 void UdpLink::arm(std::int64_t now_ns) {
-  const std::int64_t at = end_->flow().next_time(now_ns);
+  const std::int64_t flow_at = end_->flow().next_time(now_ns);
+  const std::int64_t at = unanswered_ ? std::min(flow_at, try_ns_) : flow_at;
   if (at == protocol::SentPackets::kNever || (armed_ns_ != 0 && armed_ns_ <= at)) return;
   armed_ns_ = std::max(at, now_ns + 1);
   constexpr std::int64_t kSecond = 1'000'000'000;
@@ -294,6 +299,14 @@ bool UdpLink::carry(std::int64_t now_ns) {
   }
 }
 
+// Whether datagrams pass again. All else has gone over the lifeline: none but this one leaves.
+void UdpLink::try_datagrams(std::int64_t now_ns) {
+  if (!unanswered_ || now_ns < try_ns_) return;
+  end_->flow().ask_for_size();
+  try_wait_ns_ = std::min(2 * try_wait_ns_, kMostTryNs);
+  try_ns_ = now_ns + try_wait_ns_;
+}
+
 // What has come as datagrams.
 bool UdpLink::receive(std::int64_t now_ns) {
   const std::int64_t before = end_->answered_ns();
@@ -302,6 +315,11 @@ bool UdpLink::receive(std::int64_t now_ns) {
   note_size(packet);
   asked_here_ = false;
   if (end_->answered_ns() != before && std::exchange(unanswered_, false)) end_->flow().ask_for_size();
+  if (!unanswered_) return true;
+  // The other side may be trying, and is answered as it asks; and here it is worth a try soon.
+  if (end_->flow().acknowledgement_due(now_ns)) end_->send(now_ns, 1);
+  try_wait_ns_ = kLeastTryNs;
+  try_ns_ = std::min(try_ns_, now_ns + try_wait_ns_);
   return true;
 }
 

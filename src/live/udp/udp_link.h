@@ -9,7 +9,9 @@
 // Where datagrams bring no answer, kMissed times in a row, they go over the lifeline as they are, behind
 // their length in two bytes. So what was on its way when a firewall closed still arrives; passes() says that
 // a better way should be taken for all else. Whoever gets one over the lifeline answers there, and sends
-// nothing else so. An answer that comes as a datagram ends that: the other process was merely stopped.
+// nothing else so. An answer that comes as a datagram ends that: the other process was merely stopped, or the
+// firewall has opened again. So one of the full size is sent as a datagram now and then, after kLeastTryNs
+// and then after twice as long each time, and who gets one answers with one.
 //
 // The kernel does not go on sending for a process that has ended: part() is over only when the other side has
 // taken everything.
@@ -40,6 +42,8 @@ struct UdpLinkOptions {
 
 class UdpLink : public Link, private Watcher {
  public:
+  static constexpr std::int64_t kLeastTryNs = 1'000'000'000, kMostTryNs = 30'000'000'000;
+
   // `own`: this one's seat. Uses the first of the connection's streams. Throws Error{system}.
   UdpLink(Connection connection, int own, const UdpLinkOptions& options, EventLoop& loop,
           FrameHandler& handler);
@@ -82,6 +86,7 @@ class UdpLink : public Link, private Watcher {
   bool take_carried();
   bool carry(std::int64_t now_ns);
   bool carries() const { return unanswered_ || asked_here_; }
+  void try_datagrams(std::int64_t now_ns);
   bool receive(std::int64_t now_ns);
   void note_size(std::size_t before);
   bool work();
@@ -118,6 +123,8 @@ class UdpLink : public Link, private Watcher {
   std::optional<UdpEnd> end_;        // from then on
   std::int64_t confirmed_ns_ = 0;    // since when the other side is known to have met us, too; 0: it is not
   bool unanswered_ = false;          // datagrams from here, too often
+  std::int64_t try_ns_ = 0;          // when one is to leave as a datagram nevertheless
+  std::int64_t try_wait_ns_ = 0;     // from then on, until the next one is
   bool asked_for_size_ = false;      // since an answer came
   bool asked_here_ = false;          // what came last, and wants an answer, came over the lifeline
   std::vector<std::byte> to_carry_;  // over the lifeline: what is left of a datagram that has begun to leave

@@ -347,11 +347,13 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
 void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
                                       std::int64_t now_ns, std::int64_t came_ns) {
   double bytes = 0;
+  bool awaited = false;
   std::int64_t sample_ns = 0;
   std::size_t sampled = kMostPaths;  // by which path
   std::size_t size = 0;              // of the largest that was to find it out
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
+    awaited = awaited || !packet.trial;
     if (packet.length == 0 && packet.number >= size_from_)
       size = std::max(size, packet.bytes - options_.around);
     if (was_lost) ++statistics_.arrived_after_all;
@@ -378,10 +380,13 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
       rate_.on_marked(rtt_.smoothed_ns(), now_ns);
     }
   }
-  if (bytes > 0) {
+  only_trials_ = bytes > 0 && !awaited;
+  if (awaited) {
     missed_ = 0;
     probe_due_ = probed_early_ = only_asks_ = false;
     waiting_since_ns_ = now_ns;
+  }
+  if (bytes > 0) {
     look_at_size(size, now_ns);
     share_queue();
     const bool limited = std::exchange(window_was_full_, false);
@@ -451,11 +456,12 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
 // --- time ---
 
 std::int64_t DatagramFlow::timeout_at() const {
-  const bool credit = waits_for_credit();
-  if (!sent_.any_awaited() && !credit) return SentPackets::kNever;
+  // Trials of paths may have been answered, and what asks for the size be lost.
+  const bool waits = waits_for_credit() || (size_tries_ > 0 && !sent_.any_awaited());
+  if (!sent_.any_awaited() && !waits) return SentPackets::kNever;
   // From when something was heard last, or sent first since: a long stream of sendings puts nothing off.
-  const std::int64_t since = credit || missed_ > 0 ? std::max(waiting_since_ns_, sent_.last_sent_ns())
-                                                   : std::max(waiting_since_ns_, sent_.oldest()->sent_ns);
+  const std::int64_t since = waits || missed_ > 0 ? std::max(waiting_since_ns_, sent_.last_sent_ns())
+                                                  : std::max(waiting_since_ns_, sent_.oldest()->sent_ns);
   const RoundTrip& asked = sent_.on_their_way() > 0 ? trip(sent_.oldest()->path) : rtt_;
   return since + (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
 }
@@ -477,7 +483,7 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
   }
   if (probe_due_ || now_ns < timeout_at()) return;
   ++statistics_.timeouts;
-  if (!sent_.any_awaited()) ++statistics_.credit_waits;
+  if (waits_for_credit()) ++statistics_.credit_waits;
   probe_due_ = true;
   waiting_since_ns_ = now_ns;
   if (++missed_ % kSilence == 0) {

@@ -143,8 +143,10 @@ class DatagramFlow {
   double congestion_window() const { return rate_.window(); }
   std::uint64_t bytes_on_their_way() const { return sent_.bytes_on_their_way(); }
   std::uint64_t bytes_arrived() const;  // at the other end, of what was written here
-  // Timeouts in a row since something was heard.
+  // Timeouts in a row since something was heard of what is waited for.
   unsigned missed() const { return missed_; }
+  // All that the newest acknowledgement told were trials of paths, which are small: others may not pass.
+  bool only_trials() const { return only_trials_; }
   bool acknowledgement_due(std::int64_t now_ns) const { return arrivals_.due(now_ns); }
 
  private:
@@ -199,6 +201,7 @@ class DatagramFlow {
   std::uint64_t newest_ack_ = 0;  // one past the number of the newest acknowledgement that has come
   bool window_was_full_ = false;
   unsigned missed_ = 0;
+  bool only_trials_ = false;
   bool probe_due_ = false;
   std::uint64_t probed_ = 0;           // the number of the newest probe
   bool probed_early_ = false;          // since something was heard

@@ -11,9 +11,12 @@ namespace {
 // Two ends, between which datagrams with larger payloads than `takes` are lost.
 class NarrowPath : public ::testing::Test {
  protected:
-  static FlowOptions of_payload(std::size_t bytes) {
+  explicit NarrowPath(std::size_t paths = 1)
+      : ends_{DatagramFlow(of_payload(8900, paths)), DatagramFlow(of_payload(8900, paths))} {}
+  static FlowOptions of_payload(std::size_t bytes, std::size_t paths) {
     FlowOptions options;
     options.payload = bytes;
+    options.paths = paths;
     return options;
   }
   // Until nothing more is to happen, or so much time has passed.
@@ -35,7 +38,7 @@ class NarrowPath : public ::testing::Test {
   }
 
   std::size_t takes_ = SIZE_MAX;
-  DatagramFlow ends_[2] = {DatagramFlow(of_payload(8900)), DatagramFlow(of_payload(8900))};
+  DatagramFlow ends_[2];
   std::uint64_t numbers_[2] = {0, 0};
   std::vector<std::size_t> sizes_;  // of what has left, at both ends
   std::int64_t now_ = 1'000'000;
@@ -158,6 +161,25 @@ TEST_F(NarrowPath, NothingAnswersAndTheSizeStays) {
   go(100'000);
   ASSERT_FALSE(sizes_.empty());
   EXPECT_EQ(sizes_[0], 0U) << "no longer a question of size";
+}
+
+class NarrowPaths : public NarrowPath {
+ protected:
+  NarrowPaths() : NarrowPath(4) {}
+};
+
+// They are smaller than all that is asked with.
+TEST_F(NarrowPaths, AnswersToTrialsOfPathsAreNoneToWhatIsAsked) {
+  takes_ = wire::kMostAckBytes - 1;
+  ends_[0].ask_for_size();
+  go(10'000'000'000);
+  EXPECT_GT(ends_[0].statistics().trials, 4U);
+  EXPECT_GE(ends_[0].missed(), 8U);
+  EXPECT_TRUE(ends_[0].only_trials());
+  takes_ = SIZE_MAX;
+  go(3'000'000'000);
+  EXPECT_EQ(ends_[0].missed(), 0U);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
 }
 
 }  // namespace
