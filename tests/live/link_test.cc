@@ -128,6 +128,9 @@ class Links : public ::testing::TestWithParam<Kind> {
       }
       if (either) {
         UdpLinkOptions datagrams;
+        datagrams.end.send = [this, side](int fd, mmsghdr* m, unsigned n) {
+          return on_its_way_[side] ? on_its_way_[side](fd, m, n) : ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+        };
         if (GetParam() == Kind::blocked || GetParam() == Kind::preferred_blocked)
           datagrams.end.send = lost_on_the_way;
         if (GetParam() == Kind::closing) datagrams.end.send = passes_at_first(25);
@@ -155,7 +158,7 @@ class Links : public ::testing::TestWithParam<Kind> {
   Log& sender() { return logs_[0]; }
   Log& receiver() { return logs_[1]; }
 
-  void send(std::uint32_t chunk, std::uint32_t tree, std::size_t bytes, int priority = 0) {
+  void send(std::uint32_t chunk, std::uint32_t tree, std::size_t bytes, int priority = 0, int by = 0) {
     payloads_.emplace_back(bytes, static_cast<std::byte>(chunk));
     OutFrame frame;
     frame.header = encode(wire::CallId{}, wire::Chunk{true, tree, chunk, static_cast<std::uint32_t>(bytes)});
@@ -163,7 +166,7 @@ class Links : public ::testing::TestWithParam<Kind> {
     frame.token.piece = chunk;
     frame.priority = priority;
     frame.reported = false;
-    if (from().send(std::move(frame))) sender().sent.push_back(chunk);
+    if (ends_[by]->send(std::move(frame))) logs_[by].sent.push_back(chunk);
   }
   void announce(std::uint32_t chunk, std::uint32_t tree, int priority) {
     OutFrame frame;
@@ -202,6 +205,7 @@ class Links : public ::testing::TestWithParam<Kind> {
   Log logs_[2];
   std::vector<std::vector<std::byte>> payloads_;
   std::unique_ptr<Link> ends_[2];
+  UdpSender::SendCall on_its_way_[2];  // of datagrams, by who sends; null: they pass
 };
 
 TEST_P(Links, BringEverythingAndSayWhenItIsSent) {
@@ -380,6 +384,38 @@ TEST_P(EitherWay, WhatIsHeldBackIsUnsent) {
   sends.keep_to(Way::datagrams);  // what the kernel has may not have arrived yet
   send(64, 0, 100);
   EXPECT_TRUE(from().unsent());
+}
+
+// The receiver gets no answers to its own datagrams, and acknowledges what comes at once. Just then the
+// sender turns to TCP.
+TEST_P(EitherWay, WhatIsAcknowledgedAtOnceHasBeenHandedOver) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 100'000 && sends.way() != Way::datagrams; ++i) look(i % 2);
+  dynamic_cast<EitherLink&>(to()).keep_to(Way::datagrams);
+  run();
+  on_its_way_[1] = lost_on_the_way;
+  send(0, 0, 1000, 0, 1);
+  for (const std::int64_t until = now_ns() + 20'000'000'000; now_ns() < until && sender().frames.empty();) {
+    look(0);
+    look(1);
+  }
+  ASSERT_EQ(sender().frames.size(), 1U) << "over the lifeline";
+  send(1, 0, 1000);
+  sends.keep_to(Way::tcp);
+  send(2, 0, 1000);
+  on_its_way_[1] = [&](int fd, mmsghdr* m, unsigned n) {
+    const int sent = ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+    for (int i = 0; i < 10'000 && sends.way() != Way::tcp; ++i) look(0);
+    return sent;
+  };
+  run();
+  on_its_way_[1] = nullptr;
+  EXPECT_EQ(sends.way(), Way::tcp);
+  ASSERT_EQ(receiver().frames.size(), 2U);
+  EXPECT_EQ(receiver().frames[0].second, 1U);
+  EXPECT_EQ(receiver().frames[1].second, 2U);
 }
 
 // Within the handing over of the first datagram's frame TCP's end is found.

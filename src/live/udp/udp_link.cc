@@ -316,7 +316,10 @@ bool UdpLink::receive(std::int64_t now_ns) {
   asked_here_ = false;
   if (end_->answered_ns() != before && std::exchange(unanswered_, false)) end_->flow().ask_for_size();
   if (!unanswered_) return true;
-  // The other side may be trying, and is answered as it asks; and here it is worth a try soon.
+  // The other side may be trying, and is answered as it asks; and here it is worth a try soon. As everywhere,
+  // what has come is handed over before it is told so: it may send the next the other way at once.
+  hand_over();
+  if (!end_) return true;
   if (end_->flow().acknowledgement_due(now_ns)) end_->send(now_ns, 1);
   try_wait_ns_ = kLeastTryNs;
   try_ns_ = std::min(try_ns_, now_ns + try_wait_ns_);
