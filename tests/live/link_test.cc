@@ -386,6 +386,19 @@ TEST_P(EitherWay, WhatIsHeldBackIsUnsent) {
   EXPECT_TRUE(from().unsent());
 }
 
+// Or a turn would always be put off where much is sent both ways.
+TEST_P(EitherWay, AnAnswerDoesNotWaitBehindWhatTheOtherSideSends) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  for (std::uint32_t i = 0; i < 64; ++i) send(i, 0, 1'000'000, 1, 1);
+  to().flush();
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 1'000'000 && sends.way() != Way::datagrams; ++i) look(i % 2);
+  ASSERT_EQ(sends.way(), Way::datagrams);
+  EXPECT_LT(sender().frames.size(), 64U);
+  EXPECT_TRUE(to().unsent());
+}
+
 // The receiver gets no answers to its own datagrams, and acknowledges what comes at once. Just then the
 // sender turns to TCP.
 TEST_P(EitherWay, WhatIsAcknowledgedAtOnceHasBeenHandedOver) {

@@ -226,6 +226,7 @@ void EitherLink::on_turn_frame(const wire::Header& header) {
   } else if (!gone() && !tcp_.gone()) {
     OutFrame answer;
     answer.header = encode(wire::Taken{wire::turn_of(header).number});
+    answer.priority = protocol::kUrgent;  // behind what waits here it would come too late
     tcp_.send(std::move(answer));
   }
   look_again(1);
