@@ -102,6 +102,7 @@ UdpSender::SendCall passes_at_first(int messages) {
 
 class Links : public ::testing::TestWithParam<Kind> {
  protected:
+  static constexpr std::int64_t kHostTimeoutNs = 200'000'000;
   static bool preferred() { return GetParam() >= Kind::preferred; }
   Links() {
     Connection to[2];
@@ -115,6 +116,7 @@ class Links : public ::testing::TestWithParam<Kind> {
       else
         EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
       for (int side = 0; side < 2; ++side) to[side].streams.emplace_back(fds[side]);
+      last_stream_ = fds[0];
     }
     FileDescriptor files[2];
     for (int side = 0; side < 2; ++side) files[side] = Segment::create(2);
@@ -135,9 +137,11 @@ class Links : public ::testing::TestWithParam<Kind> {
           datagrams.end.send = lost_on_the_way;
         if (GetParam() == Kind::closing) datagrams.end.send = passes_at_first(25);
         if (GetParam() == Kind::narrow) datagrams.end.most_payload = 500;  // fewer than a flow needs
+        TcpOptions tcp;
+        tcp.host_timeout_ns = kHostTimeoutNs;
         const EitherLinkOptions options{preferred() ? Preference::datagrams : Preference::the_quicker, {}};
-        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, options, TcpOptions{}, datagrams,
-                                                   loops_[side], logs_[side]);
+        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, options, tcp, datagrams, loops_[side],
+                                                   logs_[side]);
         continue;
       }
       if (GetParam() != Kind::shared) {
@@ -205,6 +209,7 @@ class Links : public ::testing::TestWithParam<Kind> {
   Log logs_[2];
   std::vector<std::vector<std::byte>> payloads_;
   std::unique_ptr<Link> ends_[2];
+  int last_stream_ = -1;
   UdpSender::SendCall on_its_way_[2];  // of datagrams, by who sends; null: they pass
 };
 
@@ -429,6 +434,23 @@ TEST_P(EitherWay, WhatIsAcknowledgedAtOnceHasBeenHandedOver) {
   ASSERT_EQ(receiver().frames.size(), 2U);
   EXPECT_EQ(receiver().frames[0].second, 1U);
   EXPECT_EQ(receiver().frames[1].second, 2U);
+}
+
+TEST_P(EitherWay, DatagramsWhoseConnectionAloneIsLostAreAFailure) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 100'000 && sends.way() != Way::datagrams; ++i) look(i % 2);
+  ASSERT_EQ(sends.way(), Way::datagrams);
+  ::shutdown(last_stream_, SHUT_RDWR);
+  for (const std::int64_t until = now_ns() + 10 * kHostTimeoutNs;
+       now_ns() < until && (!from().gone() || !to().gone());)
+    for (const int side : {0, 1}) {
+      look(side);
+      if (!ends_[side]->gone()) ends_[side]->check_host();
+    }
+  EXPECT_EQ(sender().failure, ErrorCode::peer_failed);
+  EXPECT_EQ(receiver().failure, ErrorCode::peer_failed);
 }
 
 // Within the handing over of the first datagram's frame TCP's end is found.

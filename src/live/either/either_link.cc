@@ -112,6 +112,7 @@ EitherLink::EitherLink(Connection connection, int own, const EitherLinkOptions& 
       datagrams_(for_datagrams(connection, last_of(connection.streams)), own, datagrams, loop, sides_[1]),
       tcp_(for_tcp(connection, std::move(connection.streams)), tcp, loop, sides_[0]),
       timer_(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "creating a timer")),
+      host_timeout_ns_(tcp.host_timeout_ns),
       choice_(options.preference),
       silent_(options.silent) {
   handle_ = loop_.watch(timer_.get(), *this, 0);
@@ -300,6 +301,12 @@ void EitherLink::check_host() {
   if (!gone() && !datagrams_.gone()) datagrams_.check_host();
   if (gone()) return;
   const std::int64_t now = now_ns();
+  // Only their connection was lost: nobody brings what went that way.
+  const std::optional<End>& datagrams = ends_[index(Way::datagrams)];
+  if (datagrams && way_ == Way::datagrams && !ends_[index(Way::tcp)]) {
+    if (lost_ns_ == 0) lost_ns_ = now;
+    if (now - lost_ns_ > host_timeout_ns_) return finish(End(*datagrams));
+  }
   choose(now);
   if (silent_) silent_->look(now);
 }

@@ -14,7 +14,9 @@
 // was on its way over its lifeline, and what follows goes over TCP. The log is told once (silent_ranks.h).
 //
 // The end of one way is not yet the end: the other one may have brought what was sent before, and is handed
-// over first. Whoever has said goodbye over TCP, and was sending that way, has left in order.
+// over first. Whoever has said goodbye over TCP, and was sending that way, has left in order. Where the
+// connection of the datagrams alone is lost while frames go that way, nobody brings these: the link fails if
+// TCP has not said more within the host timeout.
 #pragma once
 
 #include <cstdint>
@@ -109,6 +111,8 @@ class EitherLink : public Link, private Watcher {
   TcpLink tcp_;
   FileDescriptor timer_;
   EventLoop::Handle handle_ = 0;
+  const std::int64_t host_timeout_ns_;
+  std::int64_t lost_ns_ = 0;  // since when datagrams have ended without TCP, though frames go that way
 
   TransportChoice choice_;
   std::shared_ptr<SilentRanks> silent_;
