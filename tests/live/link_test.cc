@@ -391,6 +391,24 @@ TEST_P(EitherWay, WhatIsHeldBackIsUnsent) {
   EXPECT_TRUE(from().unsent());
 }
 
+// What goes over TCP between the two questions has not been taken when the first one is answered.
+TEST_P(EitherWay, AnAnswerToAnEarlierQuestionIsNone) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 10; ++i) look(1);
+  sends.keep_to(Way::tcp);
+  send(0, 0, 1000);
+  sends.keep_to(Way::datagrams);
+  send(1, 0, 1000);
+  for (const std::int64_t until = now_ns() + 20'000'000; now_ns() < until;) look(0);
+  EXPECT_EQ(sends.way(), Way::tcp);
+  run();
+  EXPECT_EQ(sends.way(), Way::datagrams);
+  ASSERT_EQ(receiver().frames.size(), 2U);
+  EXPECT_EQ(receiver().frames[0].second, 0U);
+}
+
 // Or a turn would always be put off where much is sent both ways.
 TEST_P(EitherWay, AnAnswerDoesNotWaitBehindWhatTheOtherSideSends) {
   run();
@@ -498,7 +516,36 @@ TEST_P(EitherWay, WithoutDescriptorsLeftItIsNotMadeAndNothingIsTold) {
   }
 }
 
+using PreferredWay = Links;
+
+TEST_P(PreferredWay, WithoutAnAnswerATurnIsPutOffAndWhatWasHeldBackGoesOverTcp) {
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  const auto alone_for = [&](std::int64_t ns) {
+    for (const std::int64_t until = now_ns() + ns; now_ns() < until;) look(0);
+  };
+  for (int i = 0; i < 1'000'000 && from().statistics().bytes_sent == 0; ++i) look((i + 1) % 2);
+  const std::uint64_t asked = from().statistics().bytes_sent;
+  ASSERT_GT(asked, 0U);
+  send(0, 0, 1000);
+  alone_for(EitherLink::kPatienceNs / 2);
+  EXPECT_TRUE(from().unsent());
+  alone_for(EitherLink::kPatienceNs);
+  EXPECT_FALSE(from().unsent());
+  const std::uint64_t sent = from().statistics().bytes_sent;
+  EXPECT_GE(sent, asked + 1000);
+  alone_for(EitherLink::kPatienceNs / 2);
+  EXPECT_EQ(from().statistics().bytes_sent, sent) << "it is not asked again at once";
+  for (const std::int64_t until = now_ns() + 20 * EitherLink::kPatienceNs;
+       now_ns() < until && sends.way() != Way::datagrams;) {
+    look(0);
+    look(1);
+  }
+  EXPECT_EQ(sends.way(), Way::datagrams);
+  EXPECT_EQ(receiver().frames.size(), 1U);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EitherWay, ::testing::Values(Kind::either));
+INSTANTIATE_TEST_SUITE_P(All, PreferredWay, ::testing::Values(Kind::preferred));
 INSTANTIATE_TEST_SUITE_P(All, Links,
                          ::testing::Values(Kind::one_stream, Kind::three_streams, Kind::shared,
                                            Kind::datagrams, Kind::either, Kind::turning, Kind::blocked,
