@@ -5,8 +5,8 @@
 // taken all that went the old way, and only then goes the new one: of datagrams it acknowledges that, over
 // TCP it is asked. What is on the other machine alone does not do: a process that was stopped may find there
 // what went over TCP, then in datagrams and then over TCP again, and nothing says where one ends. The
-// receiver, before it hands over the first frame of another way, hands over all that has come on the one
-// before, as it may have been acknowledged and not been handed over yet. If the old way has not brought
+// receiver hands over what has come before it acknowledges it where the sender may turn at that, and before
+// the first frame of another way all that has come on the one before. If the old way has not brought
 // everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
 //
 // Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
