@@ -69,9 +69,8 @@ class UdpLink : public Link, private Watcher {
   void ask() {
     if (end_) end_->flow().ask();
   }
-  std::int64_t answered_ns() const {
-    return end_ ? end_->answered_ns() : 0;
-  }  // when they last were; 0: never
+  // When they last were; 0: never.
+  std::int64_t answered_ns() const { return end_ ? end_->answered_ns() : 0; }
   // Hands over all that is there.
   void drain();
   // Ends it; the handler is told as of a goodbye.
