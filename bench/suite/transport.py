@@ -1,5 +1,5 @@
-"""Talweg's frames over datagrams (TALWEG_TRANSPORT=udp) against the same over TCP, in turn: all-reduces on even and uneven networks
-and on a link of its own between every two, and PyTorch's scatter and all-to-all, beside gloo's."""
+"""Talweg's frames over datagrams (TALWEG_TRANSPORT=udp) and over what each link finds quicker (auto) against the same over TCP, in turn:
+all-reduces on even and uneven networks and on a link of its own between every two, and PyTorch's scatter and all-to-all, beside gloo's."""
 import statistics
 import sys
 
@@ -12,7 +12,8 @@ from all_reduce import PAYLOAD_PER_MBIT
 from contestants import TALWEG
 from rows import NOT_SLOWER, pick, row, size_word
 
-TRANSPORTS = ("tcp", "udp")
+TRANSPORTS = ("tcp", "udp", "auto")
+OVER_TCP = {"udp": "with datagrams", "auto": "with what each link finds quicker"}  # what rows call them
 MOST_OVER_TCP = 1.05
 SIZES = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
 NETWORKS = ("net", "uneven")
@@ -59,10 +60,10 @@ def all_reduces(network, seed, place, sizes, limit_ms, runner, settings):
 
 
 def line_of(record):
-    tcp, udp = (record["ms"].get(transport) for transport in TRANSPORTS)
+    tcp, udp, auto = (record["ms"].get(transport) for transport in TRANSPORTS)
     limit = record["limit_ms"]
-    return [report.size_name(record["bytes"]), report.milliseconds(tcp), report.milliseconds(udp), report.ratio(tcp and udp and udp / tcp),
-            f"{limit / udp:.3f}" if limit and udp else "-"]
+    return [report.size_name(record["bytes"]), *(report.milliseconds(time) for time in (tcp, udp, auto)),
+            *(report.ratio(tcp and time and time / tcp) for time in (udp, auto)), f"{limit / udp:.3f}" if limit and udp else "-"]
 
 
 def collectives(place, settings):
@@ -102,16 +103,20 @@ def run(ranks, runner, settings):
             times, errors = collectives(place, settings)
         records.append({"scenario": "transport", "network": "PyTorch", "ranks": ranks, "bytes": COLLECTIVE_SIZE, "ms": times,
                         "errors": errors, "limit_ms": None})
-    report.table(f"all-reduce, float32 sum, {ranks} ranks, frames over TCP and over datagrams in turn; median ms of isolated calls, "
+    report.table(f"all-reduce, float32 sum, {ranks} ranks, frames over TCP, over datagrams and over the quicker in turn; median ms of isolated calls, "
                  f"{settings.rounds} rounds; what no schedule beats (on equal and uneven links, no ring) over the time with datagrams",
-                 ["network", "size", *TRANSPORTS, "udp / tcp", "limit / udp"],
+                 ["network", "size", *TRANSPORTS, "udp / tcp", "auto / tcp", "limit / udp"],
                  [[f"{r['network']} {r['seed']}" if r["network"] == "mesh" else r["network"], *line_of(r)] for r in records
                   if r["network"] != "PyTorch"])
     return records
 
 
+def key_of(key, who):
+    return key if who == "udp" else f"{key}/{who}"
+
+
 def over_tcp(key, what, arguments, same, times):
-    """A row of the times of datagrams over those of TCP: the worst of `times`, {words: (tcp, udp)}, where none is missing."""
+    """A row of one way's times over those of TCP: the worst of `times`, {words: (tcp, udp)}, where none is missing."""
     failed = next((f"{words}: {error}" for words, error in same.items() if error), "")
     ratios = {words: udp / tcp for words, (tcp, udp) in times.items() if tcp and udp}
     if len(ratios) < len(times):
@@ -127,10 +132,11 @@ def rows(records, ranks):
         arguments = f"transport --ranks {n}"
         for network in NETWORKS:
             same = [pick(records, network=network, ranks=n, bytes=size) or {"bytes": size, "ms": {}, "errors": {}} for size in SIZES]
-            yield over_tcp(f"transport/{n}/{network}", f"{all_reduce.NETWORKS[network]}, {n} ranks: time with datagrams over that with TCP, "
-                           "the worst size", arguments,
-                           {report.size_name(r["bytes"]): r["errors"].get("udp", "") for r in same},
-                           {report.size_name(r["bytes"]): tuple(r["ms"].get(t) for t in TRANSPORTS) for r in same})
+            for who, words in OVER_TCP.items():
+                yield over_tcp(key_of(f"transport/{n}/{network}", who), f"{all_reduce.NETWORKS[network]}, {n} ranks: time {words} over that "
+                               "with TCP, the worst size", arguments,
+                               {report.size_name(r["bytes"]): r["errors"].get(who, "") for r in same},
+                               {report.size_name(r["bytes"]): (r["ms"].get("tcp"), r["ms"].get(who)) for r in same})
         if n == WIRE_RANKS:
             yield of_limit("transport/wire", f"{all_reduce.NETWORKS['net']}, {n} ranks, {report.size_name(WIRE_SIZE)}, datagrams",
                            f"{OF_WIRE} of the wire", OF_WIRE, f"{arguments} --sizes {size_word(WIRE_SIZE)}",
@@ -154,10 +160,12 @@ def of_limit(key, what, target, least, arguments, record):
 
 def collective_rows(record, n, arguments):
     for operation in COLLECTIVES:
-        gloo, tcp, udp = (record["ms"].get(f"{operation} {who}") for who in ("gloo", *TRANSPORTS))
+        gloo, *ours = (record["ms"].get(f"{operation} {who}") for who in ("gloo", *TRANSPORTS))
+        times = dict(zip(TRANSPORTS, ours))
         name = f"PyTorch's {operation}, {n} ranks, 1 Gbit/s, {report.size_name(COLLECTIVE_SIZE)}"
-        yield over_tcp(f"transport/{operation}", f"{name}: time with datagrams over that with TCP", arguments,
-                       {operation: record["errors"].get("udp", "")}, {operation: (tcp, udp)})
+        for who, words in OVER_TCP.items():
+            yield over_tcp(key_of(f"transport/{operation}", who), f"{name}: time {words} over that with TCP", arguments,
+                           {operation: record["errors"].get(who, "")}, {operation: (times["tcp"], times[who])})
         if operation == "scatter":
             yield training.over_gloo(f"transport/{operation}/gloo", f"{name}, datagrams", "not slower than gloo", 1 / NOT_SLOWER, arguments,
-                                     {"gloo_ms": gloo, "talweg_ms": udp} if record["ms"] else None)
+                                     {"gloo_ms": gloo, "talweg_ms": times["udp"]} if record["ms"] else None)
