@@ -1,10 +1,10 @@
 """Groups whose sums go through `talweg switch`, and from a seed what happens to both: killed, stopped, restarted,
 drained, told to read their keys again, with a stranger at their ports and links that lose datagrams.
 
-Three jobs: A at a switch without a key, on one host; B at one with a key, which is also above the switches of C's two
-racks. What is promised: a sum that ends is right; only a rank that died lets sums fail, and is named; a switch answers,
-outlives all that is sent to it and takes no more memory than it says; when all is well again sums go through it again,
-and when the groups have left it has nothing of them any more.
+Three groups: A at a switch without a key, on one host, where `talweg perf` sums, too; B at one with a key, which is also
+above the switches of C's two racks. What is promised: a sum that ends is right; only a rank that died lets a group's
+sums fail, and is named; a switch answers, outlives all that is sent to it and takes no more memory than it says; when
+all is well again sums go through it again, and when the groups have left it has nothing of them any more.
 
 FAULT_SEED=N begins with another seed, FAULT_SEEDS=N takes so many.
 """
@@ -26,6 +26,7 @@ TALWEG = os.environ["TALWEG_PROGRAM"]
 FIRST, SEEDS = int(os.environ.get("FAULT_SEED", "1")), int(os.environ.get("FAULT_SEEDS", "1"))
 FAULTS_S = 7.0  # of each seed
 LOSS_PERCENT = 3
+SLOTS_MIB = 16  # of a switch, which some jobs have at a time, and none in the end
 SANITIZED = os.environ["FAULT_SANITIZED"]  # which takes time and memory of its own
 CALL_MS = 180_000 if SANITIZED else 60_000  # what hangs fails by then
 
@@ -44,7 +45,7 @@ class Daemon:
         with open(self.said, "a", encoding="utf-8") as said:
             self.begins = said.tell()
             self.process = subprocess.Popen(
-                [*self.host.inside, TALWEG, "switch", "--listen", self.listen, "--threads", "2", "--memory", "16M",
+                [*self.host.inside, TALWEG, "switch", "--listen", self.listen, "--threads", "2", "--memory", f"{SLOTS_MIB}M",
                  "--max-jobs", "4", "--workers", "16", *self.flags],
                 stdout=said, stderr=said, preexec_fn=lab.die_with_parent)
         while "memory: " not in self.words():
@@ -125,6 +126,44 @@ class Crowd:
         self.start()
 
 
+class Direct:
+    """`talweg perf` at a switch alone, again and again: with no trees to go by it ends with right sums or an error."""
+
+    def __init__(self, place, host, switch):
+        self.command = [*host.inside, TALWEG, "run", "-n", "2", "--no-tag-output", "--timeout", f"{2 * CALL_MS}ms", "--",
+                        TALWEG, "perf", "all_reduce", "--switch", switch.listen, "--switch-job", "direct", "-b", "4", "-e",
+                        "1M", "-f", "16", "-n", "20", "--timeout", f"{CALL_MS // 2}ms"]
+        self.outcomes, self.ended = [], threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def once(self):
+        self.outcomes.append(subprocess.run(self.command, capture_output=True, text=True, check=False,
+                                            preexec_fn=lab.die_with_parent))
+
+    def run(self):
+        while not self.ended.is_set():
+            self.once()
+
+    def close(self):
+        self.ended.set()
+        self.thread.join()
+
+    def check_end(self):
+        """How many were right, as the last one is; the others have an error, and none has hung or is wrong."""
+        self.close()
+        self.once()
+        assert self.outcomes[-1].returncode == 0, self.outcomes[-1]
+        right = 0
+        for outcome in self.outcomes:
+            if outcome.returncode == 0:
+                assert "# Out of bounds values : 0 OK" in outcome.stdout, outcome
+                right += 1
+            else:
+                assert outcome.returncode == 1 and "switch" in outcome.stderr and "FAILED" not in outcome.stdout, outcome
+        return right
+
+
 class Chaos:
     def __init__(self, place, seed):
         self.place, self.random, self.healed = place, random.Random(seed), place.path("healed")
@@ -144,6 +183,7 @@ class Chaos:
         self.daemons = [alone, top, *racks]
         self.crowds = [Crowd(self, "A", [(one, alone)] * 3), Crowd(self, "B", [(one, top), (two, top)]),
                        Crowd(self, "C", [(one, racks[0])] * 2 + [(two, racks[1])] * 2)]
+        self.direct = Direct(place, one, alone)
         for number, host in enumerate(place.hosts):
             self.strangers.append(subprocess.Popen(
                 [*host.inside, sys.executable, "-B", pathlib.Path(__file__).with_name("stranger.py"), f"{seed}{number}",
@@ -267,6 +307,8 @@ class Chaos:
         self.note("all is well")
 
     def check_end(self):
+        right = self.direct.check_end()
+        self.note(f"{right} of {len(self.direct.outcomes)} runs at a switch alone were right")
         for crowd in self.crowds:
             for rank in crowd.ranks:
                 event = rank.expect("summed")
@@ -279,10 +321,12 @@ class Chaos:
         for daemon in self.daemons:
             self.wait_for(f"{daemon} still has something of those that have left", daemon.has_nothing)
             has, most = daemon.memory_mib()
+            assert has <= most - SLOTS_MIB or SANITIZED, f"{daemon} keeps {has:.1f} MiB"
             self.note(f"{daemon} has {has:.1f} of {most} MiB")
             assert daemon.end(signal.SIGTERM) == 0, daemon.words()
 
     def close(self):
+        self.direct.close()
         for sleeper in self.sleepers:
             sleeper.join()
         for process in [*(daemon.process for daemon in self.daemons), *self.strangers]:
