@@ -144,7 +144,7 @@ class Host(Namespace):
 class Rank:
     """A running process of rank.cc. What it says arrives in `events`, in order."""
 
-    def __init__(self, lab, rank, size, host, steps, environment, timeout_ms, limits):
+    def __init__(self, lab, rank, size, host, steps, environment, timeout_ms, limits, meeting):
         self.rank, self.host, self.events = rank, host, []
         self.incoming = queue.Queue()
 
@@ -156,7 +156,7 @@ class Rank:
         interface = "=eth0" if lab.hosts[1:] else "lo"
         steps = ["join=" + interface if step == "join" else step for step in steps]
         self.process = subprocess.Popen(
-            [*host.inside, PROGRAM, str(rank), str(size), lab.meeting, str(timeout_ms), *steps],
+            [*host.inside, PROGRAM, str(rank), str(size), meeting, str(timeout_ms), *steps],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare,
             env=os.environ | {"TALWEG_DEBUG": "WARN"} | environment)
         self.errors = []
@@ -296,10 +296,10 @@ class Lab:
             place.close()
         self.folder.cleanup()
 
-    def start(self, rank, size, steps, environment=None, timeout_ms=200_000, limits=None):
-        """Starts one rank; ranks are dealt to hosts in turn."""
-        host = self.hosts[rank % len(self.hosts)]
-        started = Rank(self, rank, size, host, steps, environment or {}, timeout_ms, limits or {})
+    def start(self, rank, size, steps, environment=None, timeout_ms=200_000, limits=None, host=None, meeting=None):
+        """Starts one rank; ranks are dealt to hosts in turn, where no host is given, and meet each other in one file."""
+        started = Rank(self, rank, size, host or self.hosts[rank % len(self.hosts)], steps, environment or {}, timeout_ms,
+                       limits or {}, meeting or self.meeting)
         self.ranks.append(started)
         return started
 

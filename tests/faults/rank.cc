@@ -11,6 +11,8 @@
 //   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
 //                      calls it changed, and how many bytes this rank sent in each
 //   bounded=COUNT      an all-reduce, checked, by sums of which a part may be lost, made for it
+//   sums=SEED,FILE     all-reduces of sizes, types and zeros drawn from SEED, checked, until FILE is there and the switch
+//                      that is named has summed again since, or has not within TIMEOUT_MS; says how many it has made
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
 //   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed), die (by SIGKILL)
 //   child=MS           forks a process that lives so long and inherits everything
@@ -28,11 +30,16 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/random.h"
+#include "kernel/half.h"
 #include "soak/values.h"
 #include "talweg/bounded_loss.h"
 #include "talweg/group.h"
@@ -90,6 +97,7 @@ class Actor {
     if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
     if (name == "follow") return follow(std::stoul(v[0]), std::stol(v[1]), milliseconds(std::stol(v[2])));
     if (name == "bounded") return bounded(std::stoul(v[0]));
+    if (name == "sums") return sums(std::stoull(v[0]), v.at(1));
     if (name == "start") return start(std::stoul(v[0]));
     if (name == "finish") return finish();
     if (name == "sleep") return std::this_thread::sleep_for(milliseconds(std::stol(value)));
@@ -211,6 +219,13 @@ class Actor {
     }
   }
 
+  struct Sum {
+    std::uint64_t seed;
+    std::size_t count;
+    DataType type;
+    ReduceOp reduction;
+  };
+
   // At place `i` in such a call the first rank has this, the second four times as much, and so on: a sum says
   // how often each rank is in it. Of up to eight ranks floats have it exactly.
   static int share(std::uint64_t call, std::size_t i) { return static_cast<int>(1 + (i + call) % 97); }
@@ -275,6 +290,95 @@ class Actor {
     }
     say("followed", fmt::format(", \"changes\": [{}], \"sent\": [{}], \"plan\": \"{}\"", changes, sent,
                                 plan.substr(0, plan.find('\n'))));
+  }
+
+  // What a rank has in such a call. A third of each rank's blocks is zero; averages are whole.
+  static int drawn(const Sum& sum, int rank, int ranks, std::size_t i) {
+    const auto mix = [&](std::uint64_t x) {
+      x = (x + sum.seed + static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15) * 0xD1B54A32D192ED03;
+      return (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9 >> 32;
+    };
+    if (mix(i / 700) % 3 == 0) return 0;
+    const int value = static_cast<int>(mix(i) % 9) - 4;
+    return sum.reduction == ReduceOp::avg ? value * ranks : value;
+  }
+
+  static void put(std::byte* to, DataType type, int value) {
+    const auto real = static_cast<float>(value);
+    const std::uint16_t half = type == DataType::f16 ? kernel::f32_to_f16(real) : kernel::f32_to_bf16(real);
+    const std::size_t bytes = size_of(type);
+    std::memcpy(to,
+                type == DataType::i32   ? static_cast<const void*>(&value)
+                : type == DataType::f32 ? static_cast<const void*>(&real)
+                                        : &half,
+                bytes);
+  }
+
+  // Throws what the call does; ends the process where a sum is wrong.
+  void sum_checked(const Sum& sum, bool in_place) {
+    const std::size_t element = size_of(sum.type);
+    std::vector<std::byte> in(sum.count * element), out(in.size()), expected(in.size());
+    for (std::size_t i = 0; i < sum.count; ++i) {
+      int all = 0;
+      for (int r = 0; r < size_; ++r) {
+        const int value = drawn(sum, r, size_, i);
+        if (r == rank_) put(&in[i * element], sum.type, value);
+        all = sum.reduction == ReduceOp::max && r > 0 ? std::max(all, value)
+              : sum.reduction == ReduceOp::max        ? value
+                                                      : all + value;
+      }
+      put(&expected[i * element], sum.type, sum.reduction == ReduceOp::avg ? all / size_ : all);
+    }
+    if (in_place) out = in;
+    group_->all_reduce(in_place ? out.data() : in.data(), out.data(), sum.count, sum.type, sum.reduction);
+    if (out == expected) return;
+    const auto wrong = std::ranges::mismatch(out, expected).in1 - out.begin();
+    say("wrong value",
+        fmt::format(", \"seed\": {}, \"count\": {}, \"type\": {}, \"index\": {}", sum.seed, sum.count,
+                    quoted(name(sum.type)), static_cast<std::size_t>(wrong) / element));
+    ::exit(3);
+  }
+
+  // "switch: 10.88.0.3:4711 (environment), 12 sums", of which this is the number.
+  long sums_of_switch() const {
+    const std::string text = group_->describe();
+    const std::size_t at = text.find("), ", text.find("\nswitch: "));
+    return at == std::string::npos ? 0 : std::stol(text.substr(at + 3));
+  }
+
+  // The number that says whether to go on is a sum of trees alone, of which all ranks have the same.
+  void sums(std::uint64_t seed, const std::string& file) {
+    constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16, DataType::i32};
+    constexpr ReduceOp kReductions[] = {ReduceOp::sum, ReduceOp::sum, ReduceOp::sum, ReduceOp::avg,
+                                        ReduceOp::max};
+    Random random(seed);
+    std::optional<Clock::time_point> healed;
+    Clock::duration longest{0};
+    long calls = 0, then = 0;
+    for (std::int64_t state = 1; state == 1; ++calls) {
+      const Sum sum{random.below(UINT64_MAX), 1 + random.below(std::uint64_t{2} << random.below(17)),
+                    kTypes[random.below(std::size(kTypes))],
+                    kReductions[random.below(std::size(kReductions))]};
+      const auto begun = Clock::now();
+      sum_checked(sum, random.below(2) == 0);
+      longest = std::max(longest, Clock::now() - begun);
+      if (!healed && std::filesystem::exists(file)) {
+        healed = Clock::now();
+        then = sums_of_switch();
+      }
+      const std::int64_t own = !healed                             ? 1
+                               : sums_of_switch() > then + 10      ? 2
+                               : Clock::now() > *healed + timeout_ ? 0
+                                                                   : 1;
+      group_->all_reduce(&own, &state, 1, DataType::i64, ReduceOp::min);
+      if (calls == 0) say("summing");
+    }
+    const std::string text = group_->describe();
+    const std::size_t at = text.find("switch: ");
+    say("summed",
+        fmt::format(", \"calls\": {}, \"longest_ms\": {}, \"by_switch\": {}, \"since\": {}, \"says\": {}",
+                    calls, std::chrono::duration_cast<milliseconds>(longest).count(), sums_of_switch(),
+                    sums_of_switch() - then, quoted(text.substr(at, text.find('\n', at) - at))));
   }
 
   // The first calls of such sums lose nothing.

@@ -493,8 +493,10 @@ TEST_P(Aggregated, ARankThatDiesIsNamedByAllThatWaitForIt) {
           g->all_reduce(x.data(), x.data(), x.size(), DataType::f32, ReduceOp::max);
         }
       } catch (const Error& e) {
-        const std::string why = std::string(e.what()).substr(std::string(e.what()).find("phase"));
-        const bool named = e.code() == ErrorCode::peer_failed && why.find(": rank 1 (") != std::string::npos;
+        const std::string text = e.what();
+        const std::size_t phase = text.find("phase");
+        const bool named = e.code() == ErrorCode::peer_failed && phase != std::string::npos &&
+                           text.find(": rank 1 (", phase) != std::string::npos;
         if (!named) fmt::print(stderr, "rank {}: {}\n", r, e.what());
         _exit(named ? 0 : 1);
       }

@@ -16,6 +16,7 @@
 #include "kernel/half.h"
 #include "live/aggregation/switch_client.h"
 #include "live/aggregation/switch_service.h"
+#include "own_address.h"
 #include "talweg/error.h"
 
 namespace talweg::live {
@@ -71,7 +72,8 @@ class Served {
 
  private:
   static SwitchServiceOptions with_place(SwitchServiceOptions o) {
-    if (o.listen.host.empty()) o.listen = {"127.0.0.1", 0};
+    // Where it was it can be started again: nobody else is given that port.
+    if (o.listen.host.empty()) o.listen = {own_address(), 0};
     return o;
   }
   SwitchService service_;

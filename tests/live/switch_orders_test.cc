@@ -74,7 +74,7 @@ TEST(SwitchOrders, RefusesInOneLineWhoCannotJoin) {
 
   SwitchClientOptions nobody = served.worker(0, 1);
   nobody.join_deadline_ns = now_ns() + kSwitchSecond / 5;
-  expect_error(joins(nobody), ErrorCode::timeout, "joining job a at the switch 127.0.0.1:");
+  expect_error(joins(nobody), ErrorCode::timeout, "joining job a at the switch " + own_address() + ":");
 }
 
 TEST(SwitchOrders, HasOneKeyAndListensNowhereElseWithout) {
@@ -201,7 +201,7 @@ TEST(SwitchOrders, IsDrainedWhenItsLastJobHasEnded) {
   }
   served.join();
   expect_error([&] { give_order(at, {}, wire::SwitchDo::status, now_ns() + kSwitchSecond / 5); },
-               ErrorCode::peer_failed, "no order to a switch at 127.0.0.1:");
+               ErrorCode::peer_failed, "no order to a switch at " + own_address() + ":");
 }
 
 TEST(SwitchOrders, LendsNoMoreThanItsQuotas) {

@@ -150,7 +150,8 @@ void SwitchService::listen() {
 }
 
 std::string SwitchService::memory() const {
-  const std::size_t fixed = SwitchThread::fixed_bytes(options_.socket, options_.above.has_value());
+  const std::size_t fixed = SwitchThread::fixed_bytes(options_.socket, options_.above.has_value()) +
+                            options_.quotas.jobs * SlotMemory::page();
   const std::size_t each = SwitchThread::bytes_per_worker();
   const auto threads = static_cast<std::size_t>(options_.threads);
   const std::size_t workers = options_.quotas.workers;
@@ -163,8 +164,7 @@ std::string SwitchService::memory() const {
                           (workers + kSpareGuests) * kGuest + kMostTexts * wire::kMaxSwitchText + kGate;
   return fmt::format(
       "at most {:.1f} MiB: {} threads x ({:.1f} MiB of buffers + {} workers x {} bytes) + {:.1f} MiB of "
-      "slots + "
-      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove "
+      "slots + {} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove "
       "themselves{}{}",
       static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
       static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,

@@ -32,7 +32,7 @@ SwitchThread::SwitchThread(const UdpAddress& local, const SwitchThreadOptions& o
       receiver_(socket_, options.receive),
       above_(options.local_above.empty() ? nullptr
                                          : std::make_unique<Above>(UdpAddress(options.local_above), options)),
-      sums_(options.limits),
+      sums_(options.limits, &slots_),
       batch_(kBatchBytes) {
   thread_ = std::thread([this] { loop(); });
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "live/aggregation/orders.h"
+#include "live/aggregation/slot_memory.h"
 #include "live/udp/udp_receiver.h"
 #include "live/udp/udp_sender.h"
 #include "live/udp/udp_socket.h"
@@ -141,6 +142,7 @@ class SwitchThread {
   UdpSender sender_;
   UdpReceiver receiver_;
   std::unique_ptr<Above> above_;
+  SlotMemory slots_;
   protocol::AggregationSwitch sums_;
   std::unordered_map<std::uint32_t, Job> jobs_;
   std::vector<std::byte> batch_;
