@@ -14,6 +14,7 @@ import all_reduce  # noqa: E402
 import baselines  # noqa: E402
 import contestants  # noqa: E402
 import datagrams  # noqa: E402
+import drawn  # noqa: E402
 import fabric  # noqa: E402
 import faults  # noqa: E402
 import loss  # noqa: E402
@@ -58,8 +59,8 @@ def parse_arguments(words=None):
     parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
                         help="what tables show; both are measured, streams up to 16 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
-    parser.add_argument("--seeds", help="of mesh, fabric and probe's asymmetric clusters, such as 2,3; "
-                                        "default: 0 to 7, 0 to 2, and 1 to 20")
+    parser.add_argument("--seeds", help="of mesh, fabric, drawn and probe's asymmetric clusters, such as 2,3; "
+                                        "default: 0 to 7, 0 to 2, 1 to 4, and 1 to 20")
     parser.add_argument("--record", action="store_true",
                         help="keep the results in bench/results, and write docs/measured.md and README.md anew")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
@@ -123,6 +124,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return mesh.run(ranks, runner, settings)
     if scenario == "predict":
         return predict.run(ranks, runner, settings)
+    if scenario == "drawn":
+        return drawn.run(ranks, settings)
     if scenario == "probe":
         return probe.run(ranks, settings)
     if scenario == "plan":

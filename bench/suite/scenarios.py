@@ -5,6 +5,7 @@ import aggregator
 import all_reduce
 import baselines
 import datagrams
+import drawn
 import fabric
 import faults
 import loss
@@ -47,6 +48,7 @@ SCENARIOS = {
     "strangers": ("Strange connections", [4], security.strangers_rows),
     "sim": ("The packet simulator", [1], simulator.rows),
     "predict": ("Predicted times", [2, 4, 6, 8], predict.rows),
+    "drawn": ("Predicted and simulated times", [3, 8, 16, 32], drawn.rows),
     "traces": ("Reading traces of training", [1], traces.rows),
     "replay": ("Recorded steps, played back", [2, 4], replay.rows),
     "probe": ("Finding a network out", [4, 8], probe.rows),
