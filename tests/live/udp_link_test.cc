@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,7 +40,7 @@ class Ear : public FrameHandler {
 class UdpLinkAlone : public ::testing::Test {
  protected:
   void open(std::int64_t host_timeout_ns, std::size_t most_payload = UdpEndOptions{}.most_payload,
-            bool narrow = false) {
+            bool narrow = false, std::size_t paths = 1) {
     int fds[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     const int least = 1;  // the kernel makes some kilobytes of it
@@ -50,6 +52,7 @@ class UdpLinkAlone : public ::testing::Test {
     UdpLinkOptions options;
     options.host_timeout_ns = host_timeout_ns;
     options.end.most_payload = most_payload;
+    options.end.flow.paths = paths;
     link_.emplace(std::move(connection), 0, options, loop_, ear_);
   }
   // As a link would say it.
@@ -163,6 +166,28 @@ TEST_F(UdpLinkAlone, SaysWhichRankCannotSendDatagrams) {
   introduce(there_);
   EXPECT_EQ(ear_.failure, ErrorCode::system);
   EXPECT_THAT(ear_.why, ::testing::HasSubstr("rank 0 cannot send it datagrams: "));
+}
+
+// As where the kernel watches no more descriptors for this user. The link finds it out where nobody may
+// throw.
+TEST_F(UdpLinkAlone, IsLostWhereItsSocketsCannotBeWatched) {
+  open(15'000'000'000, UdpEndOptions{}.most_payload, false, 4);
+  const FileDescriptor nothing(::dup(other_.get()));
+  int loops = 0;
+  for (int fd = 3; fd < 64; ++fd) {
+    std::array<char, 64> is{};
+    const std::string entry = "/proc/self/fd/" + std::to_string(fd);
+    if (::readlink(entry.c_str(), is.data(), is.size() - 1) < 0) continue;
+    if (std::string_view(is.data()) != "anon_inode:[eventpoll]") continue;
+    ASSERT_EQ(::dup2(nothing.get(), fd), fd);
+    ++loops;
+  }
+  ASSERT_EQ(loops, 1);
+  introduce(there_);
+  EXPECT_NO_THROW(link_->flush());
+  EXPECT_EQ(ear_.ends, 1);
+  EXPECT_EQ(ear_.failure, ErrorCode::system);
+  EXPECT_THAT(ear_.why, ::testing::HasSubstr("rank 0 cannot send it datagrams: watching"));
 }
 
 TEST_F(UdpLinkAlone, CountsWhatWaitsAsSentWhenTheOtherSideHasEnded) {

@@ -343,14 +343,14 @@ void UdpLink::meet() {
                                     static_cast<std::uint16_t>(peer_)};
   try {
     end_.emplace(std::move(*socket_), with_port(other_, theirs_.port), keys, outward, options);
+    for (const UdpSocket& more : end_->more_sockets())
+      handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   } catch (const Error& e) {
     // The other one is told of by what is wrong here: so who says it is said, too.
     lose(ErrorCode::system, fmt::format("rank {} cannot send it datagrams: {}", own_, e.what()));
     return;
   }
   socket_.reset();
-  for (const UdpSocket& more : end_->more_sockets())
-    handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   end_->flow().set_pace(pace_);
   // What waits asks that itself, and need not wait for the answer.
   asked_for_size_ = idle();
