@@ -282,11 +282,7 @@ bool EitherLink::on_ready([[maybe_unused]] std::size_t which, bool readable, [[m
 
 // What has come on the other way was sent before.
 void EitherLink::comes_by(Way way) {
-  if (draining_ || way == came_by_) return;
-  const Way before = std::exchange(came_by_, way);
-  drain(before);
-  // What was taken is to be acknowledged.
-  look_again(1);
+  if (!draining_) came_by_ = way;
 }
 
 void EitherLink::drain(Way way) {

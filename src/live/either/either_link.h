@@ -5,9 +5,9 @@
 // taken all that went the old way, and only then goes the new one: of datagrams it acknowledges that, over
 // TCP it is asked. What is on the other machine alone does not do: a process that was stopped may find there
 // what went over TCP, then in datagrams and then over TCP again, and nothing says where one ends. The
-// receiver hands over what has come before it acknowledges it where the sender may turn at that, and before
-// the first frame of another way all that has come on the one before. If the old way has not brought
-// everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
+// receiver hands over what has come before it acknowledges it: nothing is left on the old way when the first
+// frame comes on the new one. If the old way has not brought everything in TurnTimes::kPatienceNs, the change
+// is put off; but not where datagrams do not pass any more.
 //
 // Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
 // an answer must have come. If they stop passing while they carry frames, the link of datagrams brings what

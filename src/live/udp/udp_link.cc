@@ -34,8 +34,6 @@ constexpr std::uint64_t kMostUnsent = 32U << 10;
 // Questions in a row that brought no answer, until datagrams go over the lifeline.
 constexpr unsigned kMissed = 8;
 constexpr unsigned kMissedForSize = 3;  // until smaller ones are tried
-// Of frames read, before other links get their turn.
-constexpr std::size_t kReadBudget = 1U << 20;
 
 // Where the other end of a socket is, or this one; loopback for a Unix socket.
 UdpAddress address_beside(const FileDescriptor& socket, bool other) {
@@ -361,12 +359,12 @@ void UdpLink::meet() {
   [[maybe_unused]] const auto n = ::send(lifeline_.get(), &kMet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// All frames that are complete. True if anything was read.
+// All frames that are complete: what is acknowledged next has been handed over. Of bytes there are no more
+// than a flow's credit, so other links get their turn. True if anything was read.
 bool UdpLink::hand_over() {
   using Step = wire::FrameReader::Step;
-  std::size_t budget = kReadBudget;
   bool any = false;
-  while (end_ && budget > 0) {
+  while (end_) {
     auto bytes = end_->flow().readable(0);
     if (bytes.empty()) break;
     std::array<iovec, wire::FrameReader::kParts> parts;
@@ -380,7 +378,6 @@ bool UdpLink::hand_over() {
     end_->flow().consumed(0, got);
     reader_.wrote(got);
     statistics_.bytes_received += got;
-    budget -= std::min(budget, got);
     any = true;
     for (Step step = reader_.next(); step != Step::more; step = reader_.next()) {
       const wire::Header& header = reader_.header();
@@ -402,9 +399,9 @@ bool UdpLink::hand_over() {
 
 void UdpLink::drain() {
   if (!gone() && !lifeline_ended_) read_lifeline();
-  while (end_ && receive(now_ns())) hand_over();
-  while (hand_over()) {
-  }
+  do {
+    hand_over();
+  } while (end_ && receive(now_ns()));
 }
 
 void UdpLink::check_host() {
