@@ -297,9 +297,12 @@ bool UdpLink::carry(std::int64_t now_ns) {
   }
 }
 
-// Whether datagrams pass again. All else has gone over the lifeline: none but this one leaves.
+// Whether datagrams pass again, or smaller ones do. All else has gone over the lifeline: none but these
+// leave.
 void UdpLink::try_datagrams(std::int64_t now_ns) {
   if (!unanswered_ || now_ns < try_ns_) return;
+  end_->flow().ask_for_least();
+  end_->send(now_ns, 1);
   end_->flow().ask_for_size();
   try_wait_ns_ = std::min(2 * try_wait_ns_, kMostTryNs);
   try_ns_ = now_ns + try_wait_ns_;
