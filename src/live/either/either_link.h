@@ -27,6 +27,7 @@
 
 #include "live/either/silent_ranks.h"
 #include "live/either/transport_choice.h"
+#include "live/either/turn_times.h"
 #include "live/join/connect.h"
 #include "live/link.h"
 #include "live/loop/event_loop.h"
@@ -43,9 +44,6 @@ struct EitherLinkOptions {
 
 class EitherLink : public Link, private Watcher {
  public:
-  static constexpr std::int64_t kPatienceNs = 500'000'000;
-  static constexpr std::int64_t kAnswerNs = 1'000'000'000;  // until datagrams count as not passing
-
   // The last of the connection's streams, of which there are two at least, is the lifeline of the datagrams.
   // `own`: this one's seat. Throws Error{system}.
   EitherLink(Connection connection, int own, const EitherLinkOptions& options, const TcpOptions& tcp,
@@ -99,6 +97,8 @@ class EitherLink : public Link, private Watcher {
   void turn(Way way, std::int64_t now_ns);
   bool taken(Way way) const;
   void on_turn_frame(const wire::Header& header);
+  void answer();
+  void on_answered();
   void try_turn(std::int64_t now_ns);
   void release(Way way);
   void look_again(std::int64_t in_ns);
@@ -119,14 +119,14 @@ class EitherLink : public Link, private Watcher {
   PeerStatistics carried_;                // over TCP
   std::vector<TcpTraffic> carried_each_;  // by stream, when that was last looked at
   bool kept_ = false;
-  std::int64_t asked_ns_ = 0;  // whether datagrams pass; 0: it was not
   bool found_silent_ = false;
-  std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;
   std::optional<Way> next_;                        // all that went by way_ is to be taken first
   std::uint64_t asked_turn_ = 0, taken_turn_ = 0;  // whether that is so over TCP, and what was answered
-  std::int64_t next_since_ns_ = 0, put_off_until_ns_ = 0;
+  std::optional<std::uint64_t> to_answer_;         // the newest question, while an answer waits to leave
+  bool answering_ = false;                         // one does
+  TurnTimes times_;
   SendQueue held_;  // until then
   Way came_by_ = Way::tcp;
   bool draining_ = false;
