@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -12,8 +13,8 @@ namespace talweg::live {
 
 namespace {
 
-constexpr std::int64_t kChooseEveryNs = 50'000'000;
-constexpr std::int64_t kLookNs = 1'000'000;  // whether everything was taken, while a change waits for it
+// The run of answers to questions of turns: no run has this number.
+constexpr std::uint64_t kAnswers = std::numeric_limits<std::uint64_t>::max();
 
 Connection for_tcp(const Connection& all, std::vector<FileDescriptor> streams) {
   Connection c;
@@ -54,6 +55,7 @@ void EitherLink::Side::on_frame(int peer, const wire::Header& header, const std:
 }
 
 void EitherLink::Side::on_sent(std::uint32_t group, const protocol::Token& token) {
+  if (token.run == kAnswers) return either.on_answered();
   either.handler_.on_sent(group, token);
 }
 
@@ -150,7 +152,7 @@ bool EitherLink::send(OutFrame frame) {
 void EitherLink::flush() {
   const std::int64_t now = now_ns();
   const bool at_once = choice_.always() && way_ == Way::tcp && !next_ && datagrams_.passes();
-  if (at_once || now - chosen_ns_ >= kChooseEveryNs) choose(now);
+  if (at_once || times_.looks_for_better(now)) choose(now);
   if (next_) try_turn(now);
   if (!gone() && !tcp_.gone()) tcp_.flush();
   if (!gone() && !datagrams_.gone()) datagrams_.flush();
@@ -177,27 +179,23 @@ void EitherLink::found_silent(std::int64_t now_ns) {
 }
 
 void EitherLink::choose(std::int64_t now_ns) {
-  chosen_ns_ = now_ns;
-  if (kept_ || next_ || now_ns < put_off_until_ns_ || tcp_.gone() || datagrams_.gone()) return;
+  times_.looked(now_ns);
+  if (kept_ || next_ || !times_.may_turn(now_ns) || tcp_.gone() || datagrams_.gone()) return;
   const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
   const bool passes = datagrams_.passes();
-  if (!passes && choice_.wants_datagrams(over_tcp) && datagrams_.unanswered_for(kAnswerNs, now_ns))
+  if (!passes && choice_.wants_datagrams(over_tcp) && datagrams_.unanswered_for(TurnTimes::kAnswerNs, now_ns))
     found_silent(now_ns);
   const Way way = choice_.look(over_tcp, in_datagrams, passes, now_ns);
   if (way == way_) return;
-  if (way == Way::datagrams && datagrams_.unanswered_for(kAnswerNs, now_ns)) {
-    if (asked_ns_ == 0) {
-      asked_ns_ = now_ns;
-      datagrams_.ask();
-    }
-    if (now_ns - asked_ns_ > kAnswerNs) {
-      asked_ns_ = 0;
+  if (way == Way::datagrams && datagrams_.unanswered_for(TurnTimes::kAnswerNs, now_ns)) {
+    if (times_.asks(now_ns)) datagrams_.ask();
+    if (times_.no_answer(now_ns)) {
       found_silent(now_ns);
       choice_.stay(way_, over_tcp, in_datagrams, now_ns);
     }
     return;
   }
-  asked_ns_ = 0;
+  times_.answered();
   turn(way, now_ns);
 }
 
@@ -205,7 +203,7 @@ void EitherLink::turn(Way way, std::int64_t now_ns) {
   if (next_) release(way_);
   if (way == way_) return;
   next_ = way;
-  next_since_ns_ = now_ns;
+  times_.begin(now_ns);
   if (way_ == Way::tcp && !tcp_.gone()) {
     OutFrame question;
     question.header = encode(wire::Turn{++asked_turn_});
@@ -213,7 +211,7 @@ void EitherLink::turn(Way way, std::int64_t now_ns) {
     if (!tcp_.gone()) tcp_.flush();
   }
   try_turn(now_ns);
-  if (next_) look_again(kLookNs);
+  if (next_) look_again(times_.next_look_ns());
 }
 
 bool EitherLink::taken(Way way) const {
@@ -224,12 +222,30 @@ bool EitherLink::taken(Way way) const {
 void EitherLink::on_turn_frame(const wire::Header& header) {
   if (header.type == wire::FrameType::taken) {
     taken_turn_ = wire::taken_of(header).number;
-  } else if (!gone() && !tcp_.gone()) {
-    OutFrame answer;
-    answer.header = encode(wire::Taken{wire::turn_of(header).number});
-    answer.priority = protocol::kUrgent;  // behind what waits here it would come too late
-    tcp_.send(std::move(answer));
+  } else {
+    to_answer_ = wire::turn_of(header).number;
+    if (!answering_) answer();
   }
+  look_again(1);
+}
+
+// Who reads nothing can ask without end. So one answer at a time waits to leave; only the newest counts.
+void EitherLink::answer() {
+  if (gone() || tcp_.gone()) return;
+  OutFrame frame;
+  frame.header = encode(wire::Taken{*std::exchange(to_answer_, std::nullopt)});
+  frame.priority = protocol::kUrgent;  // behind what waits here it would come too late
+  frame.token.run = kAnswers;
+  frame.reported = false;
+  answering_ = true;
+  tcp_.send(std::move(frame));
+}
+
+// It has left; another question may have come meanwhile.
+void EitherLink::on_answered() {
+  answering_ = false;
+  if (!to_answer_) return;
+  answer();
   look_again(1);
 }
 
@@ -238,10 +254,10 @@ void EitherLink::try_turn(std::int64_t now_ns) {
     release(way_);
   } else if (taken(way_)) {
     release(*next_);
-  } else if (now_ns - next_since_ns_ > kPatienceNs && !kept_ && (way_ == Way::tcp || datagrams_.passes())) {
+  } else if (times_.out_of_patience(now_ns) && !kept_ && (way_ == Way::tcp || datagrams_.passes())) {
     release(way_);
     choice_.stay(way_, carried_over_tcp(), datagrams_.measured(), now_ns);
-    put_off_until_ns_ = now_ns + 2 * kPatienceNs;
+    times_.put_off(now_ns);
   }
 }
 
@@ -276,17 +292,13 @@ bool EitherLink::on_ready([[maybe_unused]] std::size_t which, bool readable, [[m
   settle();
   if (gone()) return true;
   flush();
-  if (!gone() && next_) look_again(kLookNs);
+  if (!gone() && next_) look_again(times_.next_look_ns());
   return !next_;
 }
 
-// What has come on the other way was sent before.
+// Not what is drained of a way because the other one has ended.
 void EitherLink::comes_by(Way way) {
-  if (draining_ || way == came_by_) return;
-  const Way before = std::exchange(came_by_, way);
-  drain(before);
-  // What was taken is to be acknowledged.
-  look_again(1);
+  if (!draining_) came_by_ = way;
 }
 
 void EitherLink::drain(Way way) {

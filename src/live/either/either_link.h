@@ -5,9 +5,9 @@
 // taken all that went the old way, and only then goes the new one: of datagrams it acknowledges that, over
 // TCP it is asked. What is on the other machine alone does not do: a process that was stopped may find there
 // what went over TCP, then in datagrams and then over TCP again, and nothing says where one ends. The
-// receiver hands over what has come before it acknowledges it where the sender may turn at that, and before
-// the first frame of another way all that has come on the one before. If the old way has not brought
-// everything in kPatienceNs, the change is put off; but not where datagrams do not pass any more.
+// receiver hands over what has come before it acknowledges it: nothing is left on the old way when the first
+// frame comes on the new one. If the old way has not brought everything in TurnTimes::kPatienceNs, the change
+// is put off; but not where datagrams do not pass any more.
 //
 // Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
 // an answer must have come. If they stop passing while they carry frames, the link of datagrams brings what
@@ -27,6 +27,7 @@
 
 #include "live/either/silent_ranks.h"
 #include "live/either/transport_choice.h"
+#include "live/either/turn_times.h"
 #include "live/join/connect.h"
 #include "live/link.h"
 #include "live/loop/event_loop.h"
@@ -43,9 +44,6 @@ struct EitherLinkOptions {
 
 class EitherLink : public Link, private Watcher {
  public:
-  static constexpr std::int64_t kPatienceNs = 500'000'000;
-  static constexpr std::int64_t kAnswerNs = 1'000'000'000;  // until datagrams count as not passing
-
   // The last of the connection's streams, of which there are two at least, is the lifeline of the datagrams.
   // `own`: this one's seat. Throws Error{system}.
   EitherLink(Connection connection, int own, const EitherLinkOptions& options, const TcpOptions& tcp,
@@ -99,6 +97,8 @@ class EitherLink : public Link, private Watcher {
   void turn(Way way, std::int64_t now_ns);
   bool taken(Way way) const;
   void on_turn_frame(const wire::Header& header);
+  void answer();
+  void on_answered();
   void try_turn(std::int64_t now_ns);
   void release(Way way);
   void look_again(std::int64_t in_ns);
@@ -119,14 +119,14 @@ class EitherLink : public Link, private Watcher {
   PeerStatistics carried_;                // over TCP
   std::vector<TcpTraffic> carried_each_;  // by stream, when that was last looked at
   bool kept_ = false;
-  std::int64_t asked_ns_ = 0;  // whether datagrams pass; 0: it was not
   bool found_silent_ = false;
-  std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;
   std::optional<Way> next_;                        // all that went by way_ is to be taken first
   std::uint64_t asked_turn_ = 0, taken_turn_ = 0;  // whether that is so over TCP, and what was answered
-  std::int64_t next_since_ns_ = 0, put_off_until_ns_ = 0;
+  std::optional<std::uint64_t> to_answer_;         // the newest question, while an answer waits to leave
+  bool answering_ = false;                         // one does
+  TurnTimes times_;
   SendQueue held_;  // until then
   Way came_by_ = Way::tcp;
   bool draining_ = false;

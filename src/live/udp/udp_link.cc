@@ -34,8 +34,6 @@ constexpr std::uint64_t kMostUnsent = 32U << 10;
 // Questions in a row that brought no answer, until datagrams go over the lifeline.
 constexpr unsigned kMissed = 8;
 constexpr unsigned kMissedForSize = 3;  // until smaller ones are tried
-// Of frames read, before other links get their turn.
-constexpr std::size_t kReadBudget = 1U << 20;
 
 // Where the other end of a socket is, or this one; loopback for a Unix socket.
 UdpAddress address_beside(const FileDescriptor& socket, bool other) {
@@ -299,9 +297,12 @@ bool UdpLink::carry(std::int64_t now_ns) {
   }
 }
 
-// Whether datagrams pass again. All else has gone over the lifeline: none but this one leaves.
+// Whether datagrams pass again, or smaller ones do. All else has gone over the lifeline: none but these
+// leave.
 void UdpLink::try_datagrams(std::int64_t now_ns) {
   if (!unanswered_ || now_ns < try_ns_) return;
+  end_->flow().ask_for_least();
+  end_->send(now_ns, 1);
   end_->flow().ask_for_size();
   try_wait_ns_ = std::min(2 * try_wait_ns_, kMostTryNs);
   try_ns_ = now_ns + try_wait_ns_;
@@ -343,14 +344,14 @@ void UdpLink::meet() {
                                     static_cast<std::uint16_t>(peer_)};
   try {
     end_.emplace(std::move(*socket_), with_port(other_, theirs_.port), keys, outward, options);
+    for (const UdpSocket& more : end_->more_sockets())
+      handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   } catch (const Error& e) {
     // The other one is told of by what is wrong here: so who says it is said, too.
     lose(ErrorCode::system, fmt::format("rank {} cannot send it datagrams: {}", own_, e.what()));
     return;
   }
   socket_.reset();
-  for (const UdpSocket& more : end_->more_sockets())
-    handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   end_->flow().set_pace(pace_);
   // What waits asks that itself, and need not wait for the answer.
   asked_for_size_ = idle();
@@ -361,12 +362,12 @@ void UdpLink::meet() {
   [[maybe_unused]] const auto n = ::send(lifeline_.get(), &kMet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// All frames that are complete. True if anything was read.
+// All frames that are complete: what is acknowledged next has been handed over. Of bytes there are no more
+// than a flow's credit, so other links get their turn. True if anything was read.
 bool UdpLink::hand_over() {
   using Step = wire::FrameReader::Step;
-  std::size_t budget = kReadBudget;
   bool any = false;
-  while (end_ && budget > 0) {
+  while (end_) {
     auto bytes = end_->flow().readable(0);
     if (bytes.empty()) break;
     std::array<iovec, wire::FrameReader::kParts> parts;
@@ -380,7 +381,6 @@ bool UdpLink::hand_over() {
     end_->flow().consumed(0, got);
     reader_.wrote(got);
     statistics_.bytes_received += got;
-    budget -= std::min(budget, got);
     any = true;
     for (Step step = reader_.next(); step != Step::more; step = reader_.next()) {
       const wire::Header& header = reader_.header();
@@ -402,9 +402,9 @@ bool UdpLink::hand_over() {
 
 void UdpLink::drain() {
   if (!gone() && !lifeline_ended_) read_lifeline();
-  while (end_ && receive(now_ns())) hand_over();
-  while (hand_over()) {
-  }
+  do {
+    hand_over();
+  } while (end_ && receive(now_ns()));
 }
 
 void UdpLink::check_host() {

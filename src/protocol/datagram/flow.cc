@@ -241,6 +241,11 @@ std::size_t DatagramFlow::size_to_try() {
   return std::min(payload_, kSizesTried[std::min(n - kFullTries, kSizesTried.size()) - 1]);
 }
 
+void DatagramFlow::ask_for_least() {
+  ask_for_size();
+  size_tries_ = kFullTries + kSizesTried.size();
+}
+
 void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                               bool trial) {
   header.type = static_cast<std::uint8_t>(FlowType::probe);

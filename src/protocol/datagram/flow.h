@@ -131,6 +131,8 @@ class DatagramFlow {
     size_from_ = sent_.next_number();
     size_answered_ = 0;
   }
+  // As ask(), with a datagram of the least size that a flow has.
+  void ask_for_least();
   // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
   void set_payload(std::size_t bytes);
   std::size_t payload() const { return payload_; }

@@ -64,6 +64,16 @@ TEST_F(NarrowPath, TheLargestOfThoseThatAreTriedIsTaken) {
   EXPECT_EQ(ends_[0].payload(), wire::kMostAckBytes);
 }
 
+TEST_F(NarrowPath, TheLeastIsAskedWithAlone) {
+  ends_[0].ask_for_least();
+  go(100'000);
+  ASSERT_EQ(sizes_.size(), 2U) << "and it is answered";
+  EXPECT_EQ(sizes_[0], wire::kMostAckBytes);
+  ends_[0].ask_for_size();
+  go(2'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 8900U);
+}
+
 TEST_F(NarrowPath, ThenAllThatFollowsPasses) {
   takes_ = 1200;
   ends_[0].ask_for_size();
