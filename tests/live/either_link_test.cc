@@ -224,7 +224,6 @@ TEST_P(EitherWay, DatagramsWhoseConnectionAloneIsLostAreAFailure) {
   EXPECT_EQ(receiver().failure, ErrorCode::peer_failed);
 }
 
-// Within the handing over of the first datagram's frame TCP's end is found.
 TEST_P(EitherWay, WhatHadArrivedOfWhoHasDiedIsHandedOverInOrder) {
   run();
   auto& sends = dynamic_cast<EitherLink&>(from());

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace talweg::live {
 namespace {
 
@@ -32,13 +35,28 @@ TEST(TurnTimes, ATurnThatTakesHalfASecondIsPutOffForOneMore) {
   EXPECT_FALSE(times.out_of_patience(9000 * kMs)) << "from when it began anew";
 }
 
-// A process that is stopped for a second costs some twenty looks; one that answers at once is not waited for.
+// What has come is noticed late by an eighth of the time it took, and who is stopped costs little.
 TEST(TurnTimes, WhetherAllWasTakenIsLookedAtEverMoreRarely) {
   TurnTimes times;
-  for (int again = 0; again < 2; ++again) {
-    times.begin(0);
-    for (const std::int64_t ms : {1, 2, 4, 8, 16, 32, 50, 50, 50}) EXPECT_EQ(times.next_look_ns(), ms * kMs);
+  for (const std::int64_t begin : {0 * kMs, 5000 * kMs}) {
+    times.begin(begin);
+    int looks = 0;
+    for (std::int64_t now = begin; now < begin + 1000 * kMs; ++looks) {
+      const std::int64_t in = times.next_look_ns(now);
+      EXPECT_LE(in, std::max(kMs, (now - begin) / 8));
+      now += in;
+    }
+    EXPECT_LE(looks, 60);
+    EXPECT_EQ(times.next_look_ns(begin + 60'000 * kMs), 50 * kMs);
   }
+}
+
+TEST(TurnTimes, WhatGoesTheOtherWayHasASecondSinceTheTurn) {
+  TurnTimes times;
+  EXPECT_TRUE(times.goes_long_this_way(100'000 * kMs)) << "it never turned";
+  times.turned(100'000 * kMs);
+  EXPECT_FALSE(times.goes_long_this_way(101'000 * kMs));
+  EXPECT_TRUE(times.goes_long_this_way(101'001 * kMs));
 }
 
 TEST(TurnTimes, WithoutAnAnswerForASecondDatagramsDoNotPass) {

@@ -1,5 +1,6 @@
 // The switch of streaming aggregation on Talweg's own wire, with datagrams made by hand. Comments have the
 // numbers of SwitchML's conformance cases, here with what that wire cannot tell.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -407,6 +408,28 @@ TEST(AggregationSwitch, MemoryIsWhatTheFormulaSaysAndWhoAsksForMoreThanIsLeftIsR
   box.close(3);
   EXPECT_EQ(box.memory_bytes(), 0U);
   EXPECT_EQ(box.bytes_per_second(), 0);
+}
+
+// Within its limits, as where other processes have it all.
+TEST(AggregationSwitch, WhereTheSystemHasNoMemoryAJobIsRefusedAndTheOthersGoOn) {
+  std::vector<std::byte> arena(20'000);
+  std::pmr::monotonic_buffer_resource memory(arena.data(), arena.size(), std::pmr::null_memory_resource());
+  AggregationSwitch box({1 << 20, 4, 1e12}, &memory);
+  ASSERT_FALSE(box.open(terms_of(2)));
+  ASSERT_FALSE(box.open(terms_of(2, 2)));
+  const std::size_t both = box.memory_bytes();
+  auto refused = box.open(terms_of(2, 3));
+  ASSERT_TRUE(refused);
+  EXPECT_TRUE(refused->busy) << "others may leave";
+  EXPECT_EQ(refused->text,
+            fmt::format("job 3: the system has no memory for its {} bytes of slots", both / 2));
+  EXPECT_EQ(box.memory_bytes(), both);
+  ASSERT_TRUE(box.open(terms_of(2, 2, 2))) << "what a job has goes back first: then it has none";
+  EXPECT_EQ(box.memory_bytes(), both / 2);
+  EXPECT_EQ(box.jobs(), 1U);
+  OneSwitch one(terms_of(2));
+  EXPECT_THAT(box.on(one.header(0, 1), OneSwitch::payload({{0, kNeverNext, {1}}}), {9, 9}, 0), IsEmpty());
+  EXPECT_THAT(box.on(one.header(1, 1), OneSwitch::payload({{0, kNeverNext, {1}}}), {9, 9}, 0), SizeIs(1));
 }
 
 TEST(AggregationSwitch, TermsThatCanNeverBeAreRefusedWithTheReason) {

@@ -183,10 +183,12 @@ void EitherLink::choose(std::int64_t now_ns) {
   if (kept_ || next_ || !times_.may_turn(now_ns) || tcp_.gone() || datagrams_.gone()) return;
   const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
   const bool passes = datagrams_.passes();
-  if (!passes && choice_.wants_datagrams(over_tcp) && datagrams_.unanswered_for(TurnTimes::kAnswerNs, now_ns))
+  // A process that was stopped answers over TCP first.
+  if (!passes && choice_.wants_datagrams(over_tcp) && times_.goes_long_this_way(now_ns) &&
+      datagrams_.unanswered_for(TurnTimes::kAnswerNs, now_ns))
     found_silent(now_ns);
   const Way way = choice_.look(over_tcp, in_datagrams, passes, now_ns);
-  if (way == way_) return;
+  if (way == way_) return times_.answered();
   if (way == Way::datagrams && datagrams_.unanswered_for(TurnTimes::kAnswerNs, now_ns)) {
     if (times_.asks(now_ns)) datagrams_.ask();
     if (times_.no_answer(now_ns)) {
@@ -211,7 +213,7 @@ void EitherLink::turn(Way way, std::int64_t now_ns) {
     if (!tcp_.gone()) tcp_.flush();
   }
   try_turn(now_ns);
-  if (next_) look_again(times_.next_look_ns());
+  if (next_) look_again(times_.next_look_ns(now_ns));
 }
 
 bool EitherLink::taken(Way way) const {
@@ -265,6 +267,7 @@ void EitherLink::try_turn(std::int64_t now_ns) {
 void EitherLink::release(Way way) {
   if (way != std::exchange(way_, way)) {
     ++turns_;
+    times_.turned(now_ns());
     Logger(own_).log(LogLevel::info, "net", "frames to rank {} go {} from now on", peer_,
                      way == Way::tcp ? "over TCP" : "in datagrams");
   }
@@ -292,7 +295,7 @@ bool EitherLink::on_ready([[maybe_unused]] std::size_t which, bool readable, [[m
   settle();
   if (gone()) return true;
   flush();
-  if (!gone() && next_) look_again(times_.next_look_ns());
+  if (!gone() && next_) look_again(times_.next_look_ns(now_ns()));
   return !next_;
 }
 

@@ -301,9 +301,11 @@ bool UdpLink::carry(std::int64_t now_ns) {
 // leave.
 void UdpLink::try_datagrams(std::int64_t now_ns) {
   if (!unanswered_ || now_ns < try_ns_) return;
-  end_->flow().ask_for_least();
-  end_->send(now_ns, 1);
-  end_->flow().ask_for_size();
+  for (std::size_t n = 0; n < protocol::DatagramFlow::kSizes; ++n) {
+    end_->flow().ask_with_size(n);
+    end_->send(now_ns, 1);
+  }
+  end_->flow().ask();  // over the lifeline
   try_wait_ns_ = std::min(2 * try_wait_ns_, kMostTryNs);
   try_ns_ = now_ns + try_wait_ns_;
 }
@@ -315,7 +317,8 @@ bool UdpLink::receive(std::int64_t now_ns) {
   if (!end_->receive(now_ns)) return false;
   note_size(packet);
   asked_here_ = false;
-  if (end_->answered_ns() != before && std::exchange(unanswered_, false)) end_->flow().ask_for_size();
+  if (end_->answered_ns() != before && std::exchange(unanswered_, false))
+    end_->flow().ask_for_size(end_->flow().answered_size());
   if (!unanswered_) return true;
   // The other side may be trying, and is answered as it asks; and here it is worth a try soon. As everywhere,
   // what has come is handed over before it is told so: it may send the next the other way at once.

@@ -10,9 +10,8 @@
 // their length in two bytes. So what was on its way when a firewall closed still arrives; passes() says that
 // a better way should be taken for all else. Whoever gets one over the lifeline answers there, and sends
 // nothing else so. An answer that comes as a datagram ends that: the other process was merely stopped, or the
-// firewall has opened again. So one of the full size and one of the least are sent as datagrams now and then,
-// after kLeastTryNs and then after twice as long each time, and who gets one answers with one. Which size
-// passes is then found out as at the beginning.
+// firewall has opened again. So one of each size that is tried at the beginning is sent as a datagram now and
+// then, after kLeastTryNs and then after twice as long each time, and who gets one answers with one.
 //
 // The kernel does not go on sending for a process that has ended: part() is over only when the other side has
 // taken everything.

@@ -3,8 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 namespace talweg::protocol {
+
+namespace {
+
+OpenRefusal no_memory(std::uint32_t job, std::size_t bytes) {
+  return {true, fmt::format("job {}: the system has no memory for its {} bytes of slots", job, bytes)};
+}
+
+}  // namespace
 
 AggregationSwitch::AggregationSwitch(const SwitchLimits& limits, std::pmr::memory_resource* memory)
     : limits_(limits), memory_(*memory) {
@@ -50,7 +59,11 @@ std::optional<OpenRefusal> AggregationSwitch::open(const JobTerms& terms) {
     return refusal;
   }
   if (replaces) jobs_.erase(open);
-  jobs_.emplace(terms.job, std::make_unique<AggregationJob>(terms, memory_));
+  try {
+    jobs_.emplace(terms.job, std::make_unique<AggregationJob>(terms, memory_));
+  } catch (const std::bad_alloc&) {
+    return no_memory(terms.job, memory);
+  }
   memory_bytes_ += memory;
   bytes_per_second_ += terms.bytes_per_second;
   return std::nullopt;
@@ -69,7 +82,12 @@ std::optional<OpenRefusal> AggregationSwitch::open(const SwitchmlTerms& terms) {
                                      terms.job)};
   const std::size_t memory = memory_of(terms).total;
   if (auto refusal = admit(terms.job, memory, terms.bytes_per_second, false)) return refusal;
-  auto slots = std::make_unique<SwitchmlSlots>(terms, memory_);
+  std::unique_ptr<SwitchmlSlots> slots;
+  try {
+    slots = std::make_unique<SwitchmlSlots>(terms, memory_);
+  } catch (const std::bad_alloc&) {
+    return no_memory(terms.job, memory);
+  }
   for (std::size_t worker = 0; worker < terms.hosts.size(); ++worker)
     members_[terms.hosts[worker]] = {slots.get(), worker};
   switchml_.emplace(terms.job, std::move(slots));

@@ -208,10 +208,10 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
   }
   const SentPacket* const oldest = sent_.oldest();
-  if (size_tries_ > 0) {
+  if (size_once_ > 0 || size_tries_ > 0) {
     only_asks_ = false;
     path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
-    header.length = static_cast<std::uint16_t>(size_to_try());
+    header.length = static_cast<std::uint16_t>(size_once_ > 0 ? std::exchange(size_once_, 0) : size_to_try());
     std::memset(payload, 0, header.length);  // what fills it says nothing
     return make_empty(number, now_ns, header, false);
   }
@@ -241,9 +241,14 @@ std::size_t DatagramFlow::size_to_try() {
   return std::min(payload_, kSizesTried[std::min(n - kFullTries, kSizesTried.size()) - 1]);
 }
 
-void DatagramFlow::ask_for_least() {
-  ask_for_size();
-  size_tries_ = kFullTries + kSizesTried.size();
+void DatagramFlow::ask_with_size(std::size_t n) {
+  static_assert(kSizes == kSizesTried.size() + 1);
+  ask();
+  if (n == 0) {
+    size_from_ = sent_.next_number();
+    size_seen_ = 0;
+  }
+  size_once_ = n == 0 ? payload_ : std::min(payload_, kSizesTried[n - 1]);
 }
 
 void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
@@ -372,6 +377,8 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     }
     if (packet.length > 0) out_[packet.channel].on_arrived(packet.offset, packet.length);
   });
+  // Trials of paths are smaller.
+  if (size_tries_ == 0 && size >= wire::kMostAckBytes) size_seen_ = std::max(size_seen_, size);
   const std::int64_t held_ns = std::int64_t{ack.held_us} * 1000;
   paths_.heard(sampled, held_ns, now_ns);
   if (sample_ns > 0) rtt_.sample(sample_ns - paths_.detour_ns(sampled), held_ns, now_ns);

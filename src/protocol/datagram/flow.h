@@ -125,14 +125,18 @@ class DatagramFlow {
   // of these is answered, and the full size once more is not, none is larger from then on. It asks itself
   // where answers come and data do not arrive for long: a path may have come to take only smaller ones, and
   // not say so.
-  void ask_for_size() {
+  // `passes`: of one smaller than the full size that is known, and none between is tried; 0: of none.
+  void ask_for_size(std::size_t passes = 0) {
     probe_due_ = true;
     size_tries_ = 1;
     size_from_ = sent_.next_number();
-    size_answered_ = 0;
+    size_answered_ = passes < payload_ ? passes : 0;
   }
-  // As ask(), with a datagram of the least size that a flow has.
-  void ask_for_least();
+  // As ask(), with the next datagram, once, and one of the n-th of those sizes, of which 0 is the full one.
+  static constexpr std::size_t kSizes = 4;
+  void ask_with_size(std::size_t n);
+  // The largest of these that was answered since the full size was asked with; 0: none.
+  std::size_t answered_size() const { return size_seen_; }
   // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
   void set_payload(std::size_t bytes);
   std::size_t payload() const { return payload_; }
@@ -210,6 +214,8 @@ class DatagramFlow {
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::size_t size_tries_ = 0;         // which one is next; 0: the size of what passes is not asked for
   std::uint64_t size_from_ = 0;        // the first that may have asked for it
+  std::size_t size_once_ = 0;          // with which is asked next; 0: none
+  std::size_t size_seen_ = 0;          // the largest of these that was answered
   std::size_t size_answered_ = 0;      // less than the full size; 0: nothing yet
   std::uint64_t arrived_bytes_ = 0;    // when it was looked at last
   std::int64_t doubt_since_ns_ = 0;    // nothing more has arrived of what has left

@@ -1,6 +1,7 @@
 // What a flow finds out of how large datagrams may be where larger ones are silently lost.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "protocol/datagram/flow.h"
@@ -64,14 +65,32 @@ TEST_F(NarrowPath, TheLargestOfThoseThatAreTriedIsTaken) {
   EXPECT_EQ(ends_[0].payload(), wire::kMostAckBytes);
 }
 
-TEST_F(NarrowPath, TheLeastIsAskedWithAlone) {
-  ends_[0].ask_for_least();
-  go(100'000);
-  ASSERT_EQ(sizes_.size(), 2U) << "and it is answered";
-  EXPECT_EQ(sizes_[0], wire::kMostAckBytes);
-  ends_[0].ask_for_size();
-  go(2'000'000'000);
-  EXPECT_EQ(ends_[0].payload(), 8900U);
+TEST_F(NarrowPath, OfAllSizesAtOnceTheLargestThatPassesIsKnown) {
+  for (const std::size_t takes : {9000, 1410, 1200, 700, 100}) {
+    takes_ = takes;
+    for (std::size_t n = 0; n < DatagramFlow::kSizes; ++n) {
+      ends_[0].ask_with_size(n);
+      sizes_.clear();
+      go(100'000);
+      ASSERT_FALSE(sizes_.empty());
+      EXPECT_EQ(sizes_[0], (std::array<std::size_t, 4>{8900, 1404, 1184, wire::kMostAckBytes}[n]));
+    }
+    const std::size_t passes = takes == 9000   ? 8900
+                               : takes == 1410 ? 1404
+                               : takes == 1200 ? 1184
+                               : takes == 700  ? wire::kMostAckBytes
+                                               : 0;
+    EXPECT_EQ(ends_[0].answered_size(), passes);
+    EXPECT_EQ(ends_[0].payload(), 8900U) << "one of the full size may just have been lost";
+  }
+}
+
+TEST_F(NarrowPath, WhatIsKnownToPassNeedNotBeFoundOutAgain) {
+  takes_ = 1200;
+  ends_[0].ask_for_size(1184);
+  go(1'000'000'000);
+  EXPECT_EQ(ends_[0].payload(), 1184U);
+  EXPECT_EQ(sizes_.size(), 4U) << "the full size twice, what passes, and its answer";
 }
 
 TEST_F(NarrowPath, ThenAllThatFollowsPasses) {
