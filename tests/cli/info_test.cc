@@ -129,7 +129,9 @@ TEST(SimulateBounded, TakesAboutWhatIsPlanned) {
                                   "tcp",      "-b",         "4K,64K,1M", "-n",     "3",       "--json",
                                   "-"};
     if (i % 2 == 1) line.insert(line.end(), {"--servers", "1"});
-    for (const auto& row : nlohmann::json::parse(talweg(line).out)["results"]) {
+    const auto said = nlohmann::json::parse(talweg(line).out);
+    EXPECT_EQ(said["results"].size(), 3U);
+    for (const auto& row : said["results"]) {
       const double planned = row["planned"]["predicted_us"], took = row["out_of_place"]["time_us"];
       EXPECT_GT(planned, 0.65 * took) << star << ", " << row["size_bytes"] << " bytes, " << i % 2;
       EXPECT_LT(planned, 1.15 * took) << star << ", " << row["size_bytes"] << " bytes, " << i % 2;

@@ -63,7 +63,9 @@ TEST(SimulateSwitch, SumsInTwoStepsWhereSwitchesOfRacksAreBelowOne) {
                                   "--processors", "tcp", "--json", file});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   std::ifstream in(file);
-  for (const auto& row : nlohmann::json::parse(in)["results"]) {
+  const auto said = nlohmann::json::parse(in);
+  EXPECT_EQ(said["results"].size(), 2U);
+  for (const auto& row : said["results"]) {
     EXPECT_EQ(row["planned"]["through"], nlohmann::json::array({"spine", "leaf0", "leaf1"}));
     const double took = row["out_of_place"]["time_us"].get<double>();
     EXPECT_NEAR(row["planned"]["predicted_us"].get<double>() / took, 1, 0.08);
