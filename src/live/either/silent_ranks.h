@@ -16,7 +16,8 @@ namespace talweg::live {
 
 class SilentRanks {
  public:
-  static constexpr std::int64_t kGatherNs = 200'000'000;  // since the first, until the line is written
+  // Since the first, until the line is written. Each link has timeouts of its own.
+  static constexpr std::int64_t kGatherNs = 1'000'000'000;
 
   // `setting`: what the links were told to do, in the user's words. Of a process whose seat is `own`.
   SilentRanks(int own, std::string setting) : log_(own), setting_(std::move(setting)) {}
