@@ -23,6 +23,7 @@ specification.loader.exec_module(bench)
 import aggregator  # noqa: E402
 import contestants  # noqa: E402
 import fabric  # noqa: E402
+import learned  # noqa: E402
 import measured  # noqa: E402
 import places  # noqa: E402
 import predict  # noqa: E402
@@ -61,6 +62,10 @@ class CommittedPages(unittest.TestCase):
         readme = measured.README.read_text()
         self.assertEqual(readme, measured.readme(readme, self.results, self.reasons), hint)
         self.assertIn("(measured.md)", (TREE / "docs" / "README.md").read_text())
+
+    def test_have_the_picture_of_what_is_kept(self):
+        kept = json.loads(learned.KEPT.read_text(encoding="utf-8"))
+        self.assertEqual(learned.PICTURE.read_text(encoding="utf-8"), learned.drawn(kept))
 
     def test_have_commands_that_the_bench_understands(self):
         commands = [row["command"] for table in measured.all_tables(self.results).values() for row in table]
