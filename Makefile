@@ -53,6 +53,7 @@ FIRST ?= 1
 chaos:
 	@tools/build.sh release $(JOBS)
 	@build/tests/chaos/chaos --seeds $(SEEDS) --first $(FIRST)
+	@build/tests/protocol/bounded_test --gtest_brief=1 --gtest_filter='ExchangeSeeds.*'
 
 format:
 	@tools/sources.sh | xargs -r clang-format-14 -i

@@ -153,57 +153,6 @@ TEST(BurstPacer, HasNoLimitWithoutARate) {
   EXPECT_EQ(pacer.next(5), 5);
 }
 
-// Several that share one queue, in steps of a round trip: a fluid model.
-struct Shared {
-  std::vector<RateControl> flows;
-  double queue = 0;
-  double used = 0;
-  int steps = 0;
-  static constexpr double kRate = 1.25e9;  // bytes per second
-  static constexpr std::int64_t kBase = 50'000;
-
-  void run(int n, bool mark) {
-    std::int64_t now = 0;
-    for (int i = 0; i < n; ++i) {
-      double offered = 0;
-      for (const RateControl& f : flows) offered += f.window();
-      const double pipe = kRate * 1e-9 * static_cast<double>(kBase);
-      queue = std::max(0.0, offered - pipe);
-      const auto rtt = kBase + static_cast<std::int64_t>(queue / kRate * 1e9);
-      now += rtt;
-      used += std::min(offered, kRate * 1e-9 * static_cast<double>(rtt)) /
-              (kRate * 1e-9 * static_cast<double>(rtt));
-      ++steps;
-      for (RateControl& f : flows) {
-        if (mark && queue > 200'000) f.on_marked(rtt, now);
-        f.on_acknowledged(f.window(), rtt, rtt, kBase, true, now);
-      }
-    }
-  }
-};
-
-TEST(RateControl, SeveralShareALinkFairlyWithAShortQueue) {
-  for (const std::size_t n : {1UL, 2UL, 8UL, 32UL}) {
-    Shared shared;
-    for (std::size_t i = 0; i < n; ++i) {
-      RateOptions options;
-      options.first_window = 3000.0 * static_cast<double>(1 + i % 5);
-      shared.flows.emplace_back(options, 1476);
-    }
-    shared.run(2000, false);
-    shared.used = shared.steps = 0;
-    shared.run(1000, false);
-    double sum = 0, squares = 0;
-    for (const RateControl& f : shared.flows) {
-      sum += f.window();
-      squares += f.window() * f.window();
-    }
-    EXPECT_GT(sum * sum / (static_cast<double>(n) * squares), 0.9) << n;  // Jain
-    EXPECT_GT(shared.used / shared.steps, 0.9) << n;
-    EXPECT_LT(shared.queue, std::max(3 * Shared::kRate * 100e-6, 1.1 * static_cast<double>(n << 17))) << n;
-  }
-}
-
 // Flows that share a link for a minute, each knowing of the way what it has seen itself.
 struct Seeing {
   struct Flow {
