@@ -27,11 +27,12 @@ struct Scenario {
   int priority = 0;
 };
 
-// A packet of htsim's NDP has its MTU as payload and 64 bytes of header; acknowledgements have 64.
+// A packet of htsim's NDP has its MTU as payload and 64 bytes of header; acknowledgements, of each, have 64.
 sim::SimulationOptions like_htsim(int payload, int window, int queue_packets) {
   sim::SimulationOptions o;
   o.transport.payload_bytes = payload;
   o.transport.header_bytes = o.transport.acknowledgement_bytes = 64;
+  o.transport.ack_every = 1;
   o.transport.first_window = window;
   o.transport.spray = true;
   o.network.switch_queue.limit_bytes = static_cast<std::int64_t>(queue_packets) * (payload + 64);

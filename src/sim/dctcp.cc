@@ -16,6 +16,7 @@ void Dctcp::opened(FlowId) {
   w.bytes = static_cast<std::int64_t>(options_.first_window) * options_.payload_bytes;
   w.threshold = options_.most_window_bytes;
   w.alpha = kAlphaOne;
+  if (options_.ack_every > 1) unanswered_.emplace_back();
   if (demotes_) sent_.push_back(0);
 }
 
@@ -23,9 +24,56 @@ void Dctcp::on_packet(Packet* packet, Picoseconds now) {
   if ((packet->flags & kDamaged) != 0)
     network_.packets().give_back(packet);
   else if (packet->kind == PacketKind::data)
-    acknowledge_segment(packet, now);
+    on_segment(packet, now);
   else
     on_acknowledgement(packet, now);
+}
+
+void Dctcp::on_segment(Packet* packet, Picoseconds now) {
+  if (unanswered_.empty()) {
+    acknowledge_segment(packet, now);
+    return;
+  }
+  const FlowId flow = packet->flow;
+  Receiver& r = receivers_[flow];
+  Unanswered& u = unanswered_[flow];
+  const std::uint32_t number = packet->number;
+  const bool trimmed = (packet->flags & kTrimmed) != 0;
+  const bool marked = (packet->flags & kMarked) != 0;
+  const bool turned = marked != u.marked;
+  if (turned || trimmed) answer_unanswered(u, now);
+  u.marked = marked;
+  if (now - r.heard > picoseconds(options_.least_rto)) u.quick = kQuickAnswers;
+  r.heard = now;
+  const bool next = number == r.expected && number >= u.beyond;
+  if (!trimmed) {
+    u.beyond = std::max(u.beyond, number + 1);
+    arrive(flow, number);
+  }
+
+  if (u.packet != nullptr) network_.packets().give_back(u.packet);
+  u.packet = packet;
+  ++u.segments;
+  if (turned || trimmed || !next || u.quick > 0 || u.segments >= options_.ack_every ||
+      senders_[flow].segment(number).pushed) {
+    if (u.quick > 0) --u.quick;
+    answer_unanswered(u, now);
+  } else if (u.segments == 1) {
+    u.deadline = now + answer_delay_;
+    if (u.wake_at == kNever) {
+      u.wake_at = u.deadline;
+      events_.push(u.deadline, EventKind::timer, flow);
+    }
+  }
+  tell_delivered(flow, now);
+}
+
+void Dctcp::answer_unanswered(Unanswered& u, Picoseconds now) {
+  if (u.packet == nullptr) return;
+  Packet* packet = u.packet;
+  u.packet = nullptr;
+  u.segments = 0;
+  answer(packet, now);
 }
 
 void Dctcp::on_acknowledgement(Packet* packet, Picoseconds now) {
@@ -127,6 +175,19 @@ void Dctcp::find_losses(Sender& s, Window& w) {
   if (found && s.first >= w.recover) cut(s, w, w.bytes / 2);
 }
 
+// When it was put off, the event moves on.
+void Dctcp::on_answer_timer(FlowId flow, Picoseconds now) {
+  Unanswered& u = unanswered_[flow];
+  if (u.packet != nullptr && u.deadline > now) {
+    u.wake_at = u.deadline;
+    events_.replace_top(u.deadline, EventKind::timer, flow);
+    return;
+  }
+  events_.pop();
+  u.wake_at = kNever;
+  answer_unanswered(u, now);
+}
+
 bool Dctcp::send_one(FlowId flow, Picoseconds now) {
   Sender& s = senders_[flow];
   Window& w = windows_[flow];
@@ -154,6 +215,7 @@ void Dctcp::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
     Pace& held = paces_[flow];
     held.clear = std::max(held.clear, now) + held.gap.of(senders_[flow].segment(number).bytes);
   }
+  if (windows_[flow].bytes < 2 * options_.payload_bytes) senders_[flow].segment(number).pushed = true;
   Packet* packet = packet_of(flow, number, now);
   if (demotes_) [[unlikely]]
     demote(flow, *packet);
@@ -237,7 +299,11 @@ void Dctcp::on_timer(std::uint32_t target, Picoseconds now) {
     events_.pop();
     paces_[flow].wake_at = kNever;
     pump(flow, now);
-    return;  // where the other timer is due as well, its event comes next
+    return;  // where another timer is due as well, its event comes next
+  }
+  if (!unanswered_.empty() && unanswered_[flow].wake_at == now) {
+    on_answer_timer(flow, now);
+    return;
   }
   Sender& s = senders_[flow];
   if (s.timer_at == now && s.deadline > now && s.deadline != kNever) {

@@ -11,6 +11,20 @@
 // least `least_rto`, doubling up to `most_rto`) is all taken for lost and the window falls to its least. A
 // flow has one timer event pending, put off when it fires early, so an acknowledgement costs no event.
 //
+// Acknowledgements. A receiver answers every `ack_every`th segment, as TCP's do (RFC 5681, section 4.2), and
+// before that at once
+//   - where a segment is not the next one, or closes a gap, or has been trimmed: senders learn of losses;
+//   - where the last was marked and this one is not, or the other way round: first what is held back is
+//     answered as it came, then the segment, so that senders know how many bytes were marked (RFC 8257,
+//     section 3.2, as Linux has it);
+//   - where a segment ends what there was to be sent, as TCP does where PSH is set and its reader has taken all;
+//     or where the window has room for no second one, which TCP would wait for;
+//   - of the first 16 acknowledgements of a flow, and again after a rest as long as a retransmission timer,
+//     each one: windows that are small or begin anew wait for nothing (Linux's quick acknowledgements);
+//   - when a fifth of `least_rto` has passed, as Linux's 40 ms are of its 200: no retransmission timer runs
+//     out meanwhile. That is where a pace, or others' turns, hold up the next segment.
+// A flow has one event pending for that, which is put off as the retransmission timer's is.
+//
 // Pace. A flow may be held to a rate below what its window lets pass, as Linux paces sockets; what is sent
 // again is not held up.
 //
@@ -29,7 +43,9 @@ class Dctcp final : public Transport {
  public:
   Dctcp(const TransportOptions& options, Network& network, EventQueue& events, FlowClient& client,
         std::uint64_t seed)
-      : Transport(options, network, events, client, seed), demotes_(options.demote_bytes[0] > 0) {}
+      : Transport(options, network, events, client, seed),
+        demotes_(options.demote_bytes[0] > 0),
+        answer_delay_(picoseconds(options.least_rto) / kRtoOverAnswerDelay) {}
 
   std::int64_t window_bytes(FlowId flow) const override { return windows_[flow].bytes; }
   void pace(FlowId flow, double bytes_per_second) override;
@@ -40,6 +56,9 @@ class Dctcp final : public Transport {
   void on_timer(std::uint32_t target, Picoseconds now) override;
 
  private:
+  static constexpr int kRtoOverAnswerDelay = 5;
+  static constexpr std::uint8_t kQuickAnswers = 16;
+
   struct alignas(64) Window {
     std::int64_t bytes = 0;
     std::int64_t threshold = 0;     // slow start below
@@ -60,6 +79,16 @@ class Dctcp final : public Transport {
     Picoseconds clear = 0;         // when the next segment may go
     Picoseconds wake_at = kNever;  // of the event that is pending
   };
+  // What a receiver has not answered yet.
+  struct Unanswered {
+    Packet* packet = nullptr;  // the newest; null: nothing
+    int segments = 0;
+    std::uint32_t beyond = 0;            // the highest number that has come, plus one
+    std::uint8_t quick = kQuickAnswers;  // segments that are still to be answered at once
+    bool marked = false;                 // as the newest segment was, answered or not
+    Picoseconds deadline = kNever;
+    Picoseconds wake_at = kNever;  // of the event that is pending
+  };
 
   void opened(FlowId flow) override;
   void pump(FlowId flow, Picoseconds now) override;
@@ -69,6 +98,9 @@ class Dctcp final : public Transport {
   bool clear_to_send(FlowId flow, Picoseconds now);
   // send_one() for whoever gives turns.
   auto sender(Picoseconds now);
+  void on_segment(Packet* packet, Picoseconds now);
+  void answer_unanswered(Unanswered& u, Picoseconds now);
+  void on_answer_timer(FlowId flow, Picoseconds now);
   void on_acknowledgement(Packet* packet, Picoseconds now);
   void find_losses(Sender& s, Window& w);
   void cut(const Sender& s, Window& w, std::int64_t window) const;
@@ -77,8 +109,10 @@ class Dctcp final : public Transport {
   void set_timer(FlowId flow, Picoseconds now);
 
   std::vector<Window> windows_;
-  std::vector<Pace> paces_;  // up to the last flow that ever had one
+  std::vector<Pace> paces_;             // up to the last flow that ever had one
+  std::vector<Unanswered> unanswered_;  // by flow; empty where each segment is answered at once
   const bool demotes_;
+  const Picoseconds answer_delay_;
   std::vector<std::int64_t> sent_;  // of its message, by flow; where segments are demoted
 };
 

@@ -70,7 +70,7 @@ void Fluid::find_path(FlowId flow) {
   f.back.clear();
   add_uses(f.there, ends.from, ends.to, ends.route, spread, (payload + options_.header_bytes) / payload);
   add_uses(f.back, ends.to, ends.from, kNoRoute, flow * 0x9E3779B1U,
-           options_.acknowledgement_bytes / payload);
+           options_.acknowledgement_bytes / payload / options_.ack_every);
   f.latency = f.byte_time = 0;
   bool first = true;
   for (const int l : network_.path(ends.from, ends.to, ends.route, spread)) {

@@ -50,6 +50,7 @@ std::uint32_t Transport::cut_segment(FlowId flow) {
   segment.state = State::in_flight;
   segment.asked = false;
   s.unsent -= bytes;
+  segment.pushed = s.unsent == 0;
   return s.next++;
 }
 
@@ -144,14 +145,17 @@ void Transport::turn_around(Packet* packet, std::uint32_t expected) const {
   packet->spread = packet->flow * 0x9E3779B1U + (options_.spray ? packet->echo : 0);
 }
 
-void Transport::acknowledge_segment(Packet* packet, Picoseconds now) {
-  const FlowId flow = packet->flow;
-  Receiver& r = receivers_[flow];
-  r.heard = now;
-  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
-  turn_around(packet, r.expected);
+void Transport::answer(Packet* packet, Picoseconds now) {
+  turn_around(packet, receivers_[packet->flow].expected);
   const int here = packet->source;
   network_.send(here, packet, now);
+}
+
+void Transport::acknowledge_segment(Packet* packet, Picoseconds now) {
+  const FlowId flow = packet->flow;
+  receivers_[flow].heard = now;
+  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
+  answer(packet, now);
   tell_delivered(flow, now);
 }
 

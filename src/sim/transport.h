@@ -9,9 +9,9 @@
 // receivers ask for, PFabric (pfabric.h) leaves it to the switches, Fluid (fluid.h) has no packets at all.
 //
 // Segments. The stream is cut into numbered segments of at most `payload` bytes, a segment once and for all;
-// retransmissions carry the same number. Each is answered by an acknowledgement that says which one it
-// answers, up to where everything has arrived, whether the segment was marked or trimmed, and when it was
-// sent.
+// retransmissions carry the same number. An acknowledgement says which one it answers, up to where everything
+// has arrived, whether the segment was marked or trimmed, and when it was sent. Each segment has one; but for
+// Dctcp, whose receivers answer several at once.
 //
 // Turns. With `turns` a packet is handed to its host's link when that is free, and the flows that have
 // something to send over the link take turns, a packet each: what a host has not sent yet waits in its flows
@@ -19,7 +19,8 @@
 // the queue in front of the link as soon as they may go.
 //
 // Shortcuts of a simulation: there is no handshake, the receiver's buffer is never full, and both ends share
-// the lengths of segments in flight. A flow has at most 2^32 segments.
+// the lengths of segments in flight, and after which of them nothing follows for now. A flow has at most 2^32
+// segments.
 #pragma once
 
 #include <array>
@@ -41,6 +42,9 @@ struct TransportOptions {
   int payload_bytes = 1448;  // of a full segment
   int header_bytes = 66;     // on the wire, per segment; and an acknowledgement's size is
   int acknowledgement_bytes = 66;
+  // Dctcp, and what Fluid charges ways back: segments in order that one acknowledgement answers (dctcp.h). Of
+  // all other kinds each is answered at once.
+  int ack_every = 2;
   // Segments. Pulled: that go unasked; PFabric: the most as well. Of both 0: as many as the path holds.
   int first_window = 10;
   int least_window = 2;
@@ -140,7 +144,8 @@ class Transport {
     Picoseconds sent = 0;
     std::uint16_t bytes = 0;
     State state = State::in_flight;
-    bool asked = false;  // for by the receiver
+    bool asked = false;   // for by the receiver
+    bool pushed = false;  // as by TCP's PSH: nothing follows it for now
   };
   struct alignas(64) Sender {
     std::vector<Segment> ring;  // segment n is at n % size, a power of two; empty before the first
@@ -207,9 +212,10 @@ class Transport {
   PathTrip path_trip(const FlowOptions& f) const;
   Picoseconds timeout(const Sender& s) const;
 
-  // At the receiver: a whole segment has come. Its packet turns around and becomes the answer.
+  // At the receiver: a whole segment has come. Its packet turns around and becomes the answer, which is sent.
   void arrive(FlowId flow, std::uint32_t number);
   void turn_around(Packet* packet, std::uint32_t expected) const;
+  void answer(Packet* packet, Picoseconds now);
   void tell_delivered(FlowId flow, Picoseconds now);
   // A segment has come: it goes back as the acknowledgement of what has.
   void acknowledge_segment(Packet* packet, Picoseconds now);

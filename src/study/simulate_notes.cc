@@ -117,7 +117,7 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     note(those_given(request, {"mark", "red"}), "datagrams have windows of their own");
   const bool datagrams = all_are({kBySwitch, kBounded});
   if (datagrams)
-    note(those_given(request, {"window", "most-window", "least-rto", "pacing"}),
+    note(those_given(request, {"window", "most-window", "ack-every", "least-rto", "pacing"}),
          "datagrams have windows of their own");
   const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
   if (!bounded)
@@ -137,7 +137,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
                                 : o.simulation.transport.spray ? "spray"
                                                                : "ecmp";
     note(those_given(request, {"transport"}),
-         fmt::format("--fluid takes of {} only its routing, {}", request.transport, routing));
+         fmt::format("--fluid takes of {} only its routing, {}, and how often it acknowledges",
+                     request.transport, routing));
     note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "demote", "trim", "loss",
                                "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
                                "most-window", "least-rto"}),
@@ -160,12 +161,14 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     const std::string& name = request.transport;
     note(those_given(request, {"mark", "red"}), name + " does not react to marks");
     note(those_given(request, {"most-window"}), name + " has no window that grows");
+    note(those_given(request, {"ack-every"}), name + " answers each packet");
     if (!queue.trim)
       note(those_given(request, {"priorities", "queue"}),
            "without trimming, which needs two priorities and a queue with a limit, " + name +
                " waits for timers where a queue is full");
   } else if (queue.least_left_first) {
     note(those_given(request, {"mark", "red"}), request.transport + " does not react to marks");
+    note(those_given(request, {"ack-every"}), request.transport + " answers each packet");
   }
   if (!(pulled && !datagrams) && !queue.least_left_first && given(request, "mark") && queue.limit_bytes > 0 &&
       queue.mark_bytes >= queue.limit_bytes)

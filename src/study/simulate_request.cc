@@ -356,6 +356,9 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .most = 1 << 20, .group = kHosts},
       {.name = "most-window", .letters = "", .member = &R::most_window,
        .help = "bytes that a flow may have in flight", .group = kHosts},
+      {.name = "ack-every", .letters = "", .member = &R::ack_every,
+       .help = "packets in order that one acknowledgement answers (0: dctcp 2; others: 1, always but for pias)",
+       .most = 64, .group = kHosts},
       {.name = "least-rto", .letters = "", .member = &R::least_rto,
        .help = "shortest retransmission timer (dctcp, pias: 10ms; ndp, eqds: 1ms; pfabric: always three round trips)", .group = kHosts},
       // clang-format on
@@ -476,6 +479,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   network.seed = o.simulation.seed = raw.seed;
   if (raw.window > 0) transport.first_window = raw.window;
   transport.most_window_bytes = bytes("--most-window", raw.most_window);
+  if (raw.ack_every > 0) transport.ack_every = raw.ack_every;
   if (raw.least_rto != "auto") transport.least_rto = time("--least-rto", raw.least_rto);
   if (raw.routing != "auto") transport.spray = raw.routing == "spray";
   o.ranks.carry_payloads = false;

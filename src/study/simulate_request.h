@@ -34,7 +34,7 @@ struct SimulateRequest {
   double may_lose = 0.01, droppable = 0, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string servers, burst_loss, reorder;
   std::vector<std::string> fail;
-  int payload = 1448, header = 66, window = 0;
+  int payload = 1448, header = 66, window = 0, ack_every = 0;
   std::string most_window = "4M", least_rto = "auto", horizon;
   std::uint64_t seed = 1;
   int paths = 1;

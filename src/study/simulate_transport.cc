@@ -11,15 +11,15 @@ std::span<const TransportPreset> transport_presets() {
   static constexpr TransportPreset kPresets[] = {
       // clang-format off
       {.name = "dctcp", .kind = Kind::dctcp, .priorities = 1, .data_below = false, .trim = false, .queue_packets = 0,
-       .marks = true, .window = 10, .spray = false, .least_rto = Nanoseconds{10'000'000}},
+       .marks = true, .window = 10, .spray = false, .ack_every = 2, .least_rto = Nanoseconds{10'000'000}},
       {.name = "ndp", .kind = Kind::pulled, .priorities = 2, .data_below = true, .trim = true, .queue_packets = 8,
-       .marks = false, .window = 30, .spray = true, .least_rto = Nanoseconds{1'000'000}},
+       .marks = false, .window = 30, .spray = true, .ack_every = 1, .least_rto = Nanoseconds{1'000'000}},
       {.name = "eqds", .kind = Kind::pulled, .priorities = 2, .data_below = true, .trim = true, .queue_packets = 8,
-       .marks = false, .window = 0, .spray = true, .least_rto = Nanoseconds{1'000'000}},
+       .marks = false, .window = 0, .spray = true, .ack_every = 1, .least_rto = Nanoseconds{1'000'000}},
       {.name = "pfabric", .kind = Kind::pfabric, .priorities = 1, .data_below = false, .trim = false, .queue_packets = 8,
-       .marks = false, .window = 0, .spray = true, .least_rto = Nanoseconds{0}, .round_trips = 2, .least_left_first = true},
+       .marks = false, .window = 0, .spray = true, .ack_every = 1, .least_rto = Nanoseconds{0}, .round_trips = 2, .least_left_first = true},
       {.name = "pias", .kind = Kind::dctcp, .priorities = sim::kPriorities, .data_below = false, .trim = false,
-       .queue_packets = 0, .marks = true, .window = 10, .spray = false, .least_rto = Nanoseconds{10'000'000}, .demotes = true},
+       .queue_packets = 0, .marks = true, .window = 10, .spray = false, .ack_every = 1, .least_rto = Nanoseconds{10'000'000}, .demotes = true},
       // clang-format on
   };
   return kPresets;
@@ -40,6 +40,7 @@ void apply(const TransportPreset& preset, sim::SimulationOptions& options) {
   transport.data_priority = preset.data_below ? 1 : 0;
   transport.first_window = preset.window;
   transport.spray = preset.spray;
+  transport.ack_every = preset.ack_every;
   transport.least_rto = preset.least_rto;
   if (preset.demotes) transport.demote_bytes = kDemoteBytes;
   sim::QueuePolicy& queue = options.network.switch_queue;

@@ -29,6 +29,7 @@ struct TransportPreset {
   bool marks;             // by bandwidth times delay, from kMarkBytes on; false: never
   int window;             // packets that a flow begins with; 0: as many as its path holds
   bool spray;             // each packet takes the next of equal paths; else a flow keeps to one
+  int ack_every;          // packets in order that an acknowledgement answers
   Nanoseconds least_rto;  // shortest retransmission timer; 0: three round trips of the path
   int round_trips = 0;    // of the longest path that a switch's queue holds, where that is more
   bool least_left_first = false;

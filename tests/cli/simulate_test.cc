@@ -269,9 +269,9 @@ TEST_F(Simulate, SaysWhichOptionsDoNothing) {
               StartsWith("talweg simulate: note: --factor: there is no range in --bytes 4K\n"));
   EXPECT_THAT(said({"--op", "barrier", "--factor", "8", "--type", "half"}),
               StartsWith("talweg simulate: note: --factor, --type: a barrier moves no data\n"));
-  EXPECT_THAT(
-      said({"--bytes", "4K", "--fluid", "--transport", "eqds"}),
-      StartsWith("talweg simulate: note: --transport: --fluid takes of eqds only its routing, spray\n"));
+  EXPECT_THAT(said({"--bytes", "4K", "--fluid", "--transport", "eqds"}),
+              StartsWith("talweg simulate: note: --transport: --fluid takes of eqds only its routing, spray, "
+                         "and how often it acknowledges\n"));
   EXPECT_EQ(count_lines(said({"--bytes", "4K..64K", "--factor", "16"})), 1);
 }
 

@@ -15,6 +15,7 @@
 namespace talweg::sim {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 SimulationOptions with_marks() {
@@ -172,6 +173,7 @@ TEST(Dctcp, AnIncastThroughAShallowQueueEnds) {
 TEST(Dctcp, WhatFollowsInAMessageIsDemotedAsMoreOfItHasGone) {
   SimulationOptions o = with_marks();
   o.transport.demote_bytes = {10 * 1448, 30 * 1448};
+  o.transport.ack_every = 1;
   Tapped t(star(2, kTen), o);
   const FlowId flow = t.transport->open({.from = 0, .to = 1, .priority = 3});
   for (int message = 0; message < 2; ++message) {
@@ -224,6 +226,135 @@ TEST(Dctcp, AShortFlowPassesLongOnesThatAreDemoted) {
     return seconds(flows[2].ended - flows[2].started);
   };
   EXPECT_LT(took(true), 0.5 * took(false));
+}
+
+// Hand-made segments reach the receiver of a flow whose own ones were lost; a second passes before anything
+// is sent again.
+class Receiving : public Tapped {
+ public:
+  static constexpr int kSegments = 64;
+  static constexpr Picoseconds kDelay = kPicosecondsPerSecond / 5;
+
+  Receiving() : Tapped(star(2, kTen), options()) {
+    flow_ = transport->open({0, 1});
+    network.set_node(1, false);
+    transport->write(flow_, kSegments * 1448, 0);
+    run(kPicosecondsPerSecond / 100);
+    network.set_node(1, true);
+  }
+  // What is answered until a millisecond later: the first number that has not come.
+  std::vector<std::uint32_t> come(std::uint32_t number, std::uint8_t flags = 0) {
+    arrived.clear();
+    Packet* packet = network.packets().take();
+    *packet = Packet{};
+    packet->flow = flow_;
+    packet->number = number;
+    packet->source = 0;
+    packet->destination = 1;
+    packet->flags = flags;
+    transport->on_packet(packet, now);
+    run(now + kPicosecondsPerSecond / 1000);
+    return numbers_of_answers();
+  }
+  // Segments from the first one before the second.
+  void all_come(std::uint32_t first, std::uint32_t end) {
+    for (std::uint32_t n = first; n < end; ++n) come(n);
+  }
+  std::vector<std::uint32_t> numbers_of_answers() const {
+    std::vector<std::uint32_t> all;
+    for (const Packet& p : arrived)
+      if (p.kind == PacketKind::acknowledgement) all.push_back(p.number);
+    return all;
+  }
+
+ private:
+  static SimulationOptions options() {
+    SimulationOptions o;
+    o.transport.first_window = kSegments;
+    o.transport.least_rto = o.transport.first_rto = Nanoseconds{1'000'000'000};
+    return o;
+  }
+  FlowId flow_ = 0;
+};
+
+TEST(Dctcp, EverySecondSegmentIsAnsweredOnceAFlowHasBegun) {
+  Receiving r;
+  for (std::uint32_t n = 0; n < 16; ++n) EXPECT_THAT(r.come(n), ElementsAre(n + 1));
+  EXPECT_THAT(r.come(16), ElementsAre());
+  EXPECT_THAT(r.come(17), ElementsAre(18));
+  EXPECT_EQ(r.arrived.back().echo, 17U);
+  EXPECT_THAT(r.come(18), ElementsAre());
+}
+
+TEST(Dctcp, ASegmentOutOfOrderIsAnsweredAtOnceAndSoIsWhatComesWhileOneIsMissing) {
+  Receiving r;
+  r.all_come(0, 17);
+  EXPECT_THAT(r.come(18), ElementsAre(17));
+  EXPECT_THAT(r.come(20), ElementsAre(17));
+  EXPECT_THAT(r.come(17), ElementsAre(19)) << "19 is missing still";
+  EXPECT_THAT(r.come(19), ElementsAre(21));
+  EXPECT_THAT(r.come(3), ElementsAre(21)) << "it came before";
+  EXPECT_THAT(r.come(21), ElementsAre());
+  EXPECT_THAT(r.come(22, kTrimmed), ElementsAre(22, 22)) << "what waits was not trimmed";
+  EXPECT_THAT(r.come(22), ElementsAre());
+  EXPECT_THAT(r.come(23), ElementsAre(24));
+}
+
+TEST(Dctcp, WhereMarksBeginAndEndWhatCameBeforeIsAnsweredAsItCame) {
+  const auto marked = [](const Receiving& r) {
+    std::vector<bool> all;
+    for (const Packet& p : r.arrived) all.push_back((p.flags & kMarked) != 0);
+    return all;
+  };
+  Receiving r;
+  r.all_come(0, 17);
+  EXPECT_THAT(r.come(17, kMarked), ElementsAre(17, 18));
+  EXPECT_THAT(marked(r), ElementsAre(false, true));
+  EXPECT_THAT(r.come(18, kMarked), ElementsAre());
+  EXPECT_THAT(r.come(19, kMarked), ElementsAre(20));
+  EXPECT_THAT(r.come(20), ElementsAre(21));
+  EXPECT_THAT(marked(r), ElementsAre(false));
+}
+
+TEST(Dctcp, WhatNothingFollowsIsAnsweredByATimerAndAtOnceWhereItEndsAMessage) {
+  Receiving r;
+  r.all_come(0, 16);
+  const Picoseconds came = r.now;
+  EXPECT_THAT(r.come(16), ElementsAre());
+  r.run(came + Receiving::kDelay - 1);
+  EXPECT_THAT(r.numbers_of_answers(), ElementsAre());
+  r.run(came + Receiving::kDelay + kMicrosecond * 10);
+  EXPECT_THAT(r.numbers_of_answers(), ElementsAre(17));
+  r.all_come(17, Receiving::kSegments - 2);
+  EXPECT_THAT(r.come(Receiving::kSegments - 2), ElementsAre(Receiving::kSegments - 1));
+  EXPECT_THAT(r.come(Receiving::kSegments - 1), ElementsAre(Receiving::kSegments)) << "the last one";
+}
+
+TEST(Dctcp, AfterARestEachSegmentIsAnsweredAgain) {
+  Tapped t(star(2, kTen), {});
+  const FlowId flow = t.transport->open({0, 1});
+  const auto answers_to = [&](int segments) {
+    t.arrived.clear();
+    t.transport->write(flow, segments * 1448, t.now);
+    t.run(t.now + kPicosecondsPerSecond / 2000);  // shorter than `least_rto`
+    return t.arrived.size() - t.numbers().size();
+  };
+  EXPECT_EQ(answers_to(100), 16U + 84 / 2);
+  EXPECT_EQ(answers_to(20), 20U / 2);
+  t.run(t.now + kPicosecondsPerSecond);
+  EXPECT_EQ(answers_to(20), 16U + 4 / 2);
+}
+
+TEST(Dctcp, NoWindowIsSoSmallThatTheTimerIsWaitedFor) {
+  for (const int segments : {1, 2, 3}) {
+    SimulationOptions o;
+    o.transport.least_rto = o.transport.first_rto = Nanoseconds{1'000'000'000};
+    o.transport.first_window = segments;
+    o.transport.most_window_bytes = segments * 1448;
+    Simulation s(star(2, kTen), o);
+    const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 1000 * 1448), kNever);
+    EXPECT_LT(flows[0].ended, Receiving::kDelay / 10) << segments;
+  }
 }
 
 std::string run_once(std::uint64_t seed) {

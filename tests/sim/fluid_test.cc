@@ -112,7 +112,7 @@ TEST(Fluid, AByteAloneTakesLatenciesAndStoresAndForwards) {
 
 TEST(Fluid, AcknowledgementsTakeTheirPartOfTheWayBack) {
   const auto flows = flows_over(star(2, kTen), fluid_options(), matrix_of(2, {{0, 1}, {1, 0}}, 50'000'000));
-  const double both = 50e6 * 8 / 10e9 * (1514 + 66) / 1448;
+  const double both = 50e6 * 8 / 10e9 * (1514 + 66.0 / 2) / 1448;
   EXPECT_NEAR(seconds(flows[0].ended), both, 0.005 * both);
 }
 

@@ -145,19 +145,20 @@ void expect_predictions(const Drawn& drawn, double most_in_the_middle, double wo
 }
 
 constexpr double kMedian = 0.08, kWorst = 0.25;
+constexpr double kMedianOfUpTo32 = 0.04;  // was 0.05 when each packet was acknowledged
 
 TEST(Model, PredictsWhatIsSimulatedOnNetworksThatWereDrawn) {
   expect_predictions({31000, 2, 12, {64 << 10, 1 << 20}}, kMedian, 0.3);  // kWorst is wanted
 }
 
 TEST(Model, PredictsLargeVectorsOfUpTo32WorkersOnNetworksThatWereDrawn) {
-  expect_predictions({41000, 1, 32, {16 << 20}}, kMedian, kWorst);
+  expect_predictions({41000, 1, 32, {16 << 20}}, kMedianOfUpTo32, kWorst);
 }
 
 TEST(ModelLong, PredictsWhatIsSimulatedOnManyNetworksThatWereDrawn) {
   constexpr double kWorstOfMany = 0.5;  // kWorst is wanted
-  expect_predictions({51000, fewer<std::uint64_t>(6), 32, {64 << 10, 1 << 20, 16 << 20, 64 << 20}}, kMedian,
-                     kWorstOfMany);
+  expect_predictions({51000, fewer<std::uint64_t>(6), 32, {64 << 10, 1 << 20, 16 << 20, 64 << 20}},
+                     kMedianOfUpTo32, kWorstOfMany);
 }
 
 void expect_no_run_beats_the_bound(const cluster::Cluster& cluster, const SimulationOptions& options) {

@@ -58,6 +58,7 @@ TEST(SimulateRequest, APresetIsWhatItsOptionsSpelledOutGive) {
                                               {"queue", "1M"},
                                               {"window", "10"},
                                               {"routing", "ecmp"},
+                                              {"ack-every", "2"},
                                               {"least-rto", "10ms"}})
                                       .simulation);
   EXPECT_FALSE(ndp.simulation == dctcp.simulation);
@@ -72,10 +73,12 @@ TEST(SimulateRequest, APresetIsWhatItsOptionsSpelledOutGive) {
                           {"demote", "1108140,1652720,2125760,2536020,2934600,3210540,3394500"},
                           {"window", "10"},
                           {"routing", "ecmp"},
+                          {"ack-every", "1"},
                           {"least-rto", "10ms"}})
                   .simulation);
   sim::SimulationOptions pias = options_of({{"transport", "pias"}, {"priorities", "1"}}).simulation;
   pias.transport.demote_bytes = {};
+  pias.transport.ack_every = 2;
   EXPECT_TRUE(pias == dctcp.simulation);
   const sim::SimulationOptions pfabric = options_of({{"transport", "pfabric"}}).simulation;
   EXPECT_TRUE(pfabric == options_of({{"transport", "pfabric"},
@@ -206,10 +209,13 @@ TEST(SimulateRequest, FluidSaysThatItHasNoPackets) {
 
 TEST(SimulateRequest, FluidSaysThatItTakesOnlyTheRoutingOfATransport) {
   EXPECT_TRUE(options_of({{"fluid", "true"}, {"transport", "ndp"}}).simulation.transport.spray);
-  EXPECT_THAT(notes_of({{"fluid", "true"}, {"transport", "ndp"}}),
-              ElementsAre("--transport: --fluid takes of ndp only its routing, spray"));
+  EXPECT_THAT(
+      notes_of({{"fluid", "true"}, {"transport", "ndp"}}),
+      ElementsAre(
+          "--transport: --fluid takes of ndp only its routing, spray, and how often it acknowledges"));
   EXPECT_THAT(notes_of({{"fluid", "true"}, {"transport", "eqds"}, {"routing", "ecmp"}, {"window", "7"}}),
-              ElementsAre("--transport: --fluid takes of eqds only its routing, which --routing sets",
+              ElementsAre("--transport: --fluid takes of eqds only its routing, which --routing sets, and "
+                          "how often it acknowledges",
                           HasSubstr("--window: ")));
 }
 
