@@ -446,7 +446,9 @@ PYBIND11_MODULE(_core, m) {
          Argument<"droppable_back", std::optional<double>> droppable_back,
          Argument<"keep_important", bool> keep_important, Argument<"queues", int> queues,
          Argument<"back_first", bool> back_first,
-         const Argument<"servers", std::optional<std::vector<int>>>& servers) {
+         const Argument<"servers", std::optional<std::vector<int>>>& servers,
+         Argument<"p_sender", std::optional<double>> p_sender,
+         Argument<"p_call", std::optional<double>> p_call) {
         const std::optional<double> back = droppable_back;
         const talweg::PacketClasses classes{.droppable_front = droppable,
                                             .droppable_back = back.value_or(droppable),
@@ -456,6 +458,8 @@ PYBIND11_MODULE(_core, m) {
         const std::optional<std::vector<int>> sum = servers;
         return make_bounded_sums(g.group(),
                                  {.p = p,
+                                  .p_sender = p_sender,
+                                  .p_call = p_call,
                                   .packet_bytes = packet_bytes,
                                   .classes = classes,
                                   .servers = sum.value_or(std::vector<int>{})},
@@ -463,7 +467,8 @@ PYBIND11_MODULE(_core, m) {
       },
       py::arg("p") = 0.01, py::arg("policy") = "zero", py::arg("packet_bytes") = 0,
       py::arg("droppable") = 0.0, py::arg("droppable_back") = py::none(), py::arg("keep_important") = false,
-      py::arg("queues") = 1, py::arg("back_first") = false, py::arg("servers") = py::none());
+      py::arg("queues") = 1, py::arg("back_first") = false, py::arg("servers") = py::none(),
+      py::arg("p_sender") = py::none(), py::arg("p_call") = py::none());
   define(
       group, "Group.abort",
       [](PyGroup& g, const Text<"why">& why) {

@@ -21,14 +21,19 @@ class LossySums {
  public:
   // Every rank of `group` calls it. Throws CallError, or torch's DistBackendError.
   LossySums(Group& group, double p, const std::string& policy, std::size_t packet_bytes,
-            const PacketClasses& classes, const std::vector<int>& servers) {
+            const PacketClasses& classes, const std::vector<int>& servers, std::optional<double> p_sender,
+            std::optional<double> p_call) {
     check_value(policy == "zero" || policy == "rescale",
                 "talweg: policy: expected \"zero\" or \"rescale\", not ", policy);
     const auto what = policy == "zero" ? LossPolicy::zero : LossPolicy::rescale;
     sums_ = with_torch_errors([&] {
-      return BoundedSums::make(
-          group,
-          {.p = p, .policy = what, .packet_bytes = packet_bytes, .classes = classes, .servers = servers});
+      return BoundedSums::make(group, {.p = p,
+                                       .p_sender = p_sender,
+                                       .p_call = p_call,
+                                       .policy = what,
+                                       .packet_bytes = packet_bytes,
+                                       .classes = classes,
+                                       .servers = servers});
     });
   }
   ~LossySums() {

@@ -182,7 +182,7 @@ PYBIND11_MODULE(_c10d, m) {
       "Backend.bounded_sums",
       [](const TalwegBackend& b, double p, const std::string& policy, std::size_t packet_bytes,
          const std::pair<double, double>& droppable, bool keep_important, int queues, bool back_first,
-         const std::vector<int>& servers) {
+         const std::vector<int>& servers, std::optional<double> p_sender, std::optional<double> p_call) {
         const py::gil_scoped_release no_gil;
         return std::make_unique<LossySums>(*b.group(), p, policy, packet_bytes,
                                            talweg::PacketClasses{.droppable_front = droppable.first,
@@ -190,11 +190,12 @@ PYBIND11_MODULE(_c10d, m) {
                                                                  .keep_important = keep_important,
                                                                  .queues = queues,
                                                                  .back_first = back_first},
-                                           servers);
+                                           servers, p_sender, p_call);
       },
       py::arg("p"), py::arg("policy") = "zero", py::arg("packet_bytes") = 0,
       py::arg("droppable") = std::pair(0.0, 0.0), py::arg("keep_important") = false, py::arg("queues") = 1,
-      py::arg("back_first") = false, py::arg("servers") = std::vector<int>{});
+      py::arg("back_first") = false, py::arg("servers") = std::vector<int>{},
+      py::arg("p_sender") = py::none(), py::arg("p_call") = py::none());
   py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
   log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"),
           Documented("StepLog.__init__").text);

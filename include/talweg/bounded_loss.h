@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +56,12 @@ struct PacketClasses {
 
 struct BoundedLossOptions {
   double p = 0.01;  // 0 .. 0.5: the part of a rank's data that may be missing. 0: everything arrives
+  // Limits beside p, of the same data: 0 .. p, and p where nothing is said. Of what one rank sends another
+  // one, on average over the calls of one size: what is not missing in one may be in the next 15. So one call
+  // may lack p of it, and a rank that is always late loses no more than this.
+  std::optional<double> p_sender{};
+  // Of what all others together send a rank in one call, and so of all calls of an iteration together.
+  std::optional<double> p_call{};
   LossPolicy policy = LossPolicy::zero;
   // What is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes.
   std::size_t packet_bytes = 0;

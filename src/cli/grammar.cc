@@ -24,6 +24,8 @@ constexpr Word kWords[] = {
     {"iters",      "-n", "timed calls"},
     {"warmup",     "-w", "calls before those"},
     {"may-lose",   "",   "of sums with bounded loss: the part of each rank's data that may be missing, 0 to 0.5; 0: nothing"},
+    {"may-lose-sender", "", "of sums with bounded loss: the same of one rank's data on average over calls (default: no less)"},
+    {"may-lose-call", "", "of sums with bounded loss: the part of what all others send a rank in a call (default: --may-lose)"},
     {"servers",    "",   "of sums with bounded loss: the ranks that sum, with commas between them (default: all)"},
     {"average",    "-a", "of the ranks' times: mean, min, max or rank0"},
     {"ranks",      "-n", "ranks of the group; of predict a list 2,8 or a range 2..64"},

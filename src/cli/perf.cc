@@ -139,7 +139,10 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
 
   std::shared_ptr<BoundedSums> sums;
   if (options.may_lose)
-    sums = BoundedSums::make(*group, {.p = *options.may_lose, .servers = options.servers});
+    sums = BoundedSums::make(*group, {.p = *options.may_lose,
+                                      .p_sender = options.may_lose_sender,
+                                      .p_call = options.may_lose_call,
+                                      .servers = options.servers});
   std::optional<PerfBuffers> buffers;
   if (!client) buffers.emplace(options, ranks);
   LostBytes lost;  // of one line

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "base/fail.h"
 #include "base/units.h"
@@ -109,6 +110,10 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("--may-lose", raw->may_lose,
                  "all_reduces of which so large a part of each rank's data may be lost (BoundedSums)")
       ->check(real_number(0, 0.5));
+  app.add_option("--may-lose-sender", raw->may_lose_sender,
+                 "the same on average over calls, less than --may-lose (default: no less)");
+  app.add_option("--may-lose-call", raw->may_lose_call,
+                 "with --may-lose: such a part of what all others send a rank (default: --may-lose)");
   app.add_option("--servers", raw->servers,
                  "with --may-lose: the ranks that sum, with commas (default: all)");
   app.add_option("--switch", raw->switch_address, "let the switch at this address:port sum (talweg switch)");
@@ -235,6 +240,13 @@ study::PerfOptions PerfFlags::checked() const {
   if (!raw.may_lose.empty()) {
     options.may_lose = std::stod(raw.may_lose);
     check_bounded_perf(options);
+  }
+  for (const auto& [flag, text, limit] :
+       {std::tuple{"--may-lose-sender", &raw.may_lose_sender, &options.may_lose_sender},
+        std::tuple{"--may-lose-call", &raw.may_lose_call, &options.may_lose_call}}) {
+    if (!text->empty() && !options.may_lose)
+      refuse("{}: a limit beside --may-lose, which is not given", flag);
+    *limit = parse_limit(flag, *text, options.may_lose.value_or(0));
   }
   options.servers = parse_servers(raw.servers, 0);
   if (!options.servers.empty() && !options.may_lose)

@@ -48,7 +48,7 @@ class Sums : public BoundedSums {
   Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
       : group_(std::move(group)),
         options_(options),
-        ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)),  // never more than p
+        bounds_(protocol::bounds_of(parts_of(options))),
         said_(index(size())) {
     if (size() > 1) meet(seams);  // of one rank, all are servers
   }
@@ -124,7 +124,7 @@ class Sums : public BoundedSums {
 
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
-  const std::uint32_t ppm_;
+  const protocol::LossBounds bounds_;
   std::vector<int> servers_;                       // ascending; none: all
   Kind kind_ = Kind::bounded;                      // of the call
   std::size_t messages_ = 0;                       // of it, that have to end
@@ -140,11 +140,7 @@ class Sums : public BoundedSums {
 };
 
 void Sums::meet(const BoundedSeams& seams) {
-  Introduction mine;
-  mine.ppm = ppm_;
-  mine.packet_bytes = static_cast<std::uint32_t>(options_.packet_bytes);
-  mine.policy = static_cast<std::uint8_t>(options_.policy);
-  mine.servers = digest_of_servers(options_, index(size()));
+  Introduction mine = introduction_of(options_, index(size()));
   mine.has_aes = wire::has_aes() ? 1 : 0;
   wire::fill_random(mine.secret);
   const Logger log(rank());
@@ -172,7 +168,7 @@ void Sums::meet(const BoundedSeams& seams) {
   std::ranges::sort(servers_);
 
   live::BoundedExchangeOptions options;
-  options.bounds = {ppm_, ppm_, ppm_, 1};
+  options.bounds = bounds_;
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
   if (options_.dedicated) options.silent = servers_;
@@ -526,7 +522,7 @@ void Sums::add_up(const Sum& sum) {
 
 LossReport Sums::report(const Sum& sum) const {
   LossReport said;
-  said.exact = ppm_ == 0 || exchange().exact();
+  said.exact = bounds_.tensor_ppm == 0 || exchange().exact();
   said.lost_of_layer.assign(std::max<std::size_t>(sum.call.layers.size(), 1), 0);
   said.lost_of_sender.assign(index(size()), 0);
   for (int r = 0; r < size(); ++r) {

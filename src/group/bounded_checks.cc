@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fail.h"
+#include "protocol/bounded/loss_budget.h"
 #include "protocol/bounded/shape.h"
 #include "talweg/types.h"
 #include "wire/datagram.h"
@@ -61,6 +62,10 @@ void check_classes(const PacketClasses& classes) {
 
 }  // namespace
 
+protocol::LossParts parts_of(const BoundedLossOptions& options) {
+  return {options.p, options.p_sender, options.p_call};
+}
+
 const char* name(LossPolicy policy) {
   return policy == LossPolicy::zero ? "zero" : "rescale";
 }
@@ -75,6 +80,8 @@ const char* name(observe::CallNote::Kind kind) {
 void check_options(const BoundedLossOptions& options, int ranks) {
   if (!(options.p >= 0 && options.p <= kMostLoss))
     refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
+  if (const std::string why = complaint_about(parts_of(options), "p_sender", "p_call"); !why.empty())
+    refuse("bounded loss: {}", why);
   if (options.packet_bytes != 0 &&
       (options.packet_bytes < kLeastPacketBytes || options.packet_bytes > wire::kMaxDatagramPayload))
     refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,

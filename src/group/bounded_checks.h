@@ -2,10 +2,12 @@
 #pragma once
 
 #include "observe/recorder.h"
+#include "protocol/bounded/loss_budget.h"
 #include "talweg/bounded_loss.h"
 
 namespace talweg::group {
 
+protocol::LossParts parts_of(const BoundedLossOptions& options);
 const char* name(LossPolicy policy);
 const char* name(observe::CallNote::Kind kind);  // "bounded all_reduce", "bounded push", "bounded pull"
 // All throw Error{invalid_argument}. `what`: "bounded all_reduce". `part`: of the vector, what `out` is, and

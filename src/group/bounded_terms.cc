@@ -36,17 +36,28 @@ std::string text(std::span<const Part> parts) {
 
 }  // namespace
 
+Introduction introduction_of(const BoundedLossOptions& options, std::size_t ranks) {
+  const protocol::LossBounds bounds = protocol::bounds_of(parts_of(options));
+  Introduction mine;
+  mine.ppm = bounds.tensor_ppm;
+  mine.sender_ppm = bounds.sender_ppm;
+  mine.call_ppm = bounds.iteration_ppm;
+  mine.packet_bytes = static_cast<std::uint32_t>(options.packet_bytes);
+  mine.policy = static_cast<std::uint8_t>(options.policy);
+  mine.servers = digest_of_servers(options, ranks);
+  return mine;
+}
+
 void check_alike(const std::vector<Introduction>& all) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].address[0] == 0)
       throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
-    if (all[r].ppm == all[0].ppm && all[r].policy == all[0].policy &&
-        all[r].packet_bytes == all[0].packet_bytes)
-      continue;
     const auto said = [](const Introduction& i) {
-      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm / 1e6,
-                         name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
+      return fmt::format("p = {}, policy {}, packet_bytes {}, p_sender = {}, p_call = {}", i.ppm / 1e6,
+                         name(static_cast<LossPolicy>(i.policy)), i.packet_bytes, i.sender_ppm / 1e6,
+                         i.call_ppm / 1e6);
     };
+    if (said(all[r]) == said(all[0])) continue;
     throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
                 said(all[0]), r, said(all[r]));
   }

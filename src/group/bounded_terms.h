@@ -21,7 +21,7 @@ namespace talweg::group {
 // What each rank tells the others before anything can be sent.
 struct Introduction {
   std::uint64_t servers = 0;  // their digest
-  std::uint32_t ppm = 0;
+  std::uint32_t ppm = 0, sender_ppm = 0, call_ppm = 0;
   std::uint32_t packet_bytes = 0;
   std::uint32_t credit = 0;
   std::uint16_t port = 0;
@@ -43,6 +43,8 @@ std::string text_of(const std::array<char, n>& from) {
   return std::string(from.data(), ::strnlen(from.data(), n));
 }
 
+// Of options that can be; what only this rank's socket says is left out.
+Introduction introduction_of(const BoundedLossOptions& options, std::size_t ranks);
 // Throws Error{mismatch}, on every rank, where ranks disagree, and Error{system} where one has no socket.
 void check_alike(const std::vector<Introduction>& all);
 

@@ -46,8 +46,7 @@ std::uint32_t share_of(const BoundedSumsOptions& options, int ranks) {
 protocol::ExchangeOptions exchange_options(const BoundedSumsOptions& options,
                                            const TransportOptions& transport, int ranks) {
   protocol::ExchangeOptions how;
-  const auto ppm = static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6);  // never more than p
-  how.bounds = {ppm, ppm, ppm, 1};
+  how.bounds = protocol::bounds_of({options.p, options.p_sender, options.p_call});
   how.stride = stride_of(transport);
   how.packets = std::bit_ceil(2 * std::size_t{share_of(options, ranks)} / how.stride + 64);
   how.warm_up = options.warm_up;
@@ -370,6 +369,10 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 void check_bounded_sums(const BoundedSumsOptions& options, const TransportOptions& transport) {
   if (!(options.p >= 0 && options.p <= kMostLost))
     refuse("a part of {:g} that may be lost: expected 0 to {:g}", options.p, kMostLost);
+  if (const std::string why = protocol::complaint_about({options.p, options.p_sender, options.p_call},
+                                                        "--may-lose-sender", "--may-lose-call");
+      !why.empty())
+    refuse("{}", why);
   if (options.type != DataType::f16 && options.type != DataType::bf16 && options.type != DataType::f32 &&
       options.type != DataType::f64)
     refuse("a sum of {} with bounded loss: expected f16, bf16, f32 or f64, of which a part may be missing",

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -35,7 +36,8 @@ namespace talweg::sim {
 inline constexpr const char* kBounded = "bounded";  // where such sums are named beside planners
 
 struct BoundedSumsOptions {
-  double p = 0.01;  // of what a rank sends another one in a call; 0 .. 0.5
+  double p = 0.01;                             // of what a rank sends another one in a call; 0 .. 0.5
+  std::optional<double> p_sender{}, p_call{};  // as BoundedLossOptions
   DataType type = DataType::f32;
   protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};

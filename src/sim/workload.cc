@@ -124,7 +124,8 @@ class Reader {
   }
 
   void group(const text::YamlReader& y) {
-    y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "may_lose", "steps"});
+    y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "may_lose", "may_lose_sender",
+                  "may_lose_call", "steps"});
     WorkloadGroup& g = w_.groups.emplace_back();
     const auto name = y.optional("name");
     g.name = name ? name->text() : fmt::format("group{}", w_.groups.size() - 1);
@@ -138,11 +139,14 @@ class Reader {
     if (const auto repeat = y.optional("repeat")) g.repeat = static_cast<int>(repeat->integer(1, 1 << 30));
     if (const auto jitter = y.optional("jitter")) g.jitter = share(*jitter, kMostJitter);
     if (const auto may_lose = y.optional("may_lose")) g.may_lose = share(*may_lose, kMostMayLose);
+    if (const auto limit = y.optional("may_lose_sender")) g.may_lose_sender = share(*limit, g.may_lose);
+    if (const auto limit = y.optional("may_lose_call")) g.may_lose_call = share(*limit, g.may_lose);
     for (const text::YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
     if (g.steps.empty()) y.fail("expected at least one step");
     const auto bounded = std::ranges::find(g.steps, kBounded, &WorkloadStep::algorithm);
-    if (bounded == g.steps.end() && y.optional("may_lose"))
-      y.required("may_lose").fail("nothing is lost here: expected a step whose algorithm is bounded");
+    for (const char* part : {"may_lose", "may_lose_sender", "may_lose_call"})
+      if (bounded == g.steps.end() && y.optional(part))
+        y.required(part).fail("nothing is lost here: expected a step whose algorithm is bounded");
     for (const WorkloadStep& s : g.steps)
       if (s.algorithm == kBounded && s.type != bounded->type)
         y.required("steps").fail("expected one type of all steps whose algorithm is bounded");

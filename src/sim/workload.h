@@ -10,6 +10,7 @@
 //       repeat: 10                          # 1
 //       jitter: 5%                          # deviation of compute times, of each rank for itself
 //       may_lose: 1%                        # of steps whose algorithm is bounded, as --may-lose
+//       may_lose_sender: 0.5%               # and may_lose_call: limits beside it, as the flags of these names
 //       steps:
 //         - {compute: 10ms}
 //         - {op: all_reduce, bytes: 64MiB, algorithm: ring, type: float}    # the cheapest if left out
@@ -51,6 +52,7 @@ struct WorkloadGroup {
   int repeat = 1;
   double jitter = 0;
   double may_lose = 0.01;  // of steps by kBounded, which are of one type
+  std::optional<double> may_lose_sender{}, may_lose_call{};
   std::vector<WorkloadStep> steps;
 };
 

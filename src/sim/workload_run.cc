@@ -121,6 +121,8 @@ class GroupRun {
     if (!bounded_) {
       BoundedSumsOptions how;
       how.p = group_.may_lose;
+      how.p_sender = group_.may_lose_sender;
+      how.p_call = group_.may_lose_call;
       how.type = step.type;
       how.costs = options_.ranks.costs;
       how.nodes = group_.nodes;

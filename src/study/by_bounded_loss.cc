@@ -17,6 +17,7 @@
 #include "forest/planner.h"
 #include "kernel/blocks.h"
 #include "protocol/bounded/shape.h"
+#include "study/field.h"
 #include "talweg/error.h"
 
 namespace talweg::study {
@@ -36,6 +37,8 @@ std::string why_not_bounded(const SimulateOptions& o) {
 sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& o, DataType type) {
   sim::BoundedSumsOptions how;
   how.p = o.may_lose;
+  how.p_sender = o.perf.may_lose_sender;
+  how.p_call = o.perf.may_lose_call;
   how.type = type;
   how.costs = o.ranks.costs;
   how.classes.droppable = o.droppable;
@@ -115,6 +118,15 @@ Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c,
                                                     static_cast<std::int64_t>(size_of(c.type)));
   forest::PackingMemo memo;
   return predict_bounded(even, forest::CostModel(network), servers, memo);
+}
+
+std::optional<double> parse_limit(const char* flag, const std::string& text, double may_lose) {
+  if (text.empty()) return std::nullopt;
+  if (const std::string wrong = real_number_complaint(text, 0, may_lose); !wrong.empty())
+    refuse("{}: {}: above --may-lose it would be no limit", flag, wrong);
+  double limit = 0;
+  std::from_chars(text.data(), text.data() + text.size(), limit);
+  return limit;
 }
 
 std::vector<int> parse_servers(const std::string& text, int ranks) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ Prediction predict_bounded(const forest::Request& request, const forest::CostMod
                            const std::vector<int>& servers, forest::PackingMemo& memo);
 Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c,
                            const std::vector<int>& servers = {});
+
+// A limit beside --may-lose; no text: none. Throws Error{invalid_argument} that names the flag for what is no
+// number from 0 to `may_lose`.
+std::optional<double> parse_limit(const char* flag, const std::string& text, double may_lose);
 
 // "0,3" of --servers: ranks; empty: all. Throws Error{invalid_argument} that names the flag, for `ranks` of
 // them; 0: it is not known how many there are.

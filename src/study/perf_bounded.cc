@@ -34,6 +34,7 @@ class BoundedSide {
         options_(options),
         slot_(slot),
         in_place_(in_place),
+        limits_(options, sums.part_of(group.rank(), c.count).count * size_of(c.type)),
         deadline_(Clock::now() + options.timeout) {}
 
   std::byte* out() const { return slot_.out; }
@@ -48,9 +49,12 @@ class BoundedSide {
                                           .residual = residual,
                                           .timeout = time_left()});
     beyond_ += lost_beyond(report, c_, sums_.part_of(group_.rank(), c_.count).count, *options_.may_lose);
+    limits_.add(report);
     return report;
   }
-  std::uint64_t beyond() const { return beyond_; }
+  std::uint64_t beyond() const {
+    return beyond_ + (limits_.bytes() + size_of(c_.type) - 1) / size_of(c_.type);
+  }
 
   // Elements on this rank that are wrong after a call on fresh data.
   std::uint64_t check_once(std::uint64_t seed) {
@@ -81,6 +85,7 @@ class BoundedSide {
   const PerfOptions& options_;
   PerfBuffers::Slot slot_;
   bool in_place_;
+  LostBeyondLimits limits_;
   Clock::time_point deadline_;
   std::uint64_t beyond_ = 0;
 };
@@ -118,6 +123,36 @@ std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, std::size
   for (const std::uint64_t missing : report.lost_of_sender)
     if (missing > most) beyond += (missing - most + element - 1) / element;
   return beyond;
+}
+
+LostBeyondLimits::LostBeyondLimits(const PerfOptions& options, std::size_t bytes)
+    : bounds_([&] {
+        auto bounds =
+            protocol::bounds_of({*options.may_lose, options.may_lose_sender, options.may_lose_call});
+        // What is not given is --may-lose, which lost_beyond() looks at.
+        if (!options.may_lose_sender) bounds.sender_ppm = protocol::kMillion;
+        if (!options.may_lose_call) bounds.iteration_ppm = protocol::kMillion;
+        return bounds;
+      }()),
+      own_(bytes) {}
+
+void LostBeyondLimits::add(const LossReport& report) {
+  const auto beyond = [](std::uint64_t lost, std::uint64_t millionths) {
+    const std::uint64_t most = millionths / protocol::kMillion;
+    return lost > most ? lost - most : 0;
+  };
+  lost_.resize(report.lost_of_sender.size());
+  ++calls_;
+  std::uint64_t together = 0;
+  beyond_sender_ = 0;
+  for (std::size_t r = 0; r < lost_.size(); ++r) {
+    together += report.lost_of_sender[r];
+    lost_[r] += report.lost_of_sender[r];
+    // What was not lost before these calls may be lost in them, too.
+    beyond_sender_ += beyond(lost_[r], (calls_ + bounds_.burst - 1) * own_ * bounds_.sender_ppm);
+  }
+  const std::uint64_t others = std::max<std::uint64_t>(lost_.size(), 2) - 1;
+  beyond_call_ += beyond(together, others * own_ * bounds_.iteration_ppm);
 }
 
 Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const PerfOptions& options,

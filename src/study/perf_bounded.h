@@ -2,8 +2,11 @@
 // (talweg/bounded_loss.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "protocol/bounded/loss_budget.h"
 #include "study/perf_measure.h"
 #include "study/perf_options.h"
 #include "study/perf_table.h"
@@ -33,5 +36,20 @@ Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const
 // Elements above the bound that `report` says are missing of others' data in this rank's part of the sum,
 // which has so many.
 std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, std::size_t part, double may_lose);
+
+// The same of the limits beside it, over calls of one size that follow each other.
+class LostBeyondLimits {
+ public:
+  // A part of so many bytes.
+  LostBeyondLimits(const PerfOptions& options, std::size_t bytes);
+  void add(const LossReport& report);
+  std::uint64_t bytes() const { return beyond_call_ + beyond_sender_; }
+
+ private:
+  const protocol::LossBounds bounds_;
+  const std::uint64_t own_;
+  std::uint64_t calls_ = 0, beyond_call_ = 0, beyond_sender_ = 0;
+  std::vector<std::uint64_t> lost_;  // by sender, of all calls
+};
 
 }  // namespace talweg::study

@@ -53,8 +53,9 @@ struct PerfOptions {
   bool timestamps = false;
   PerfColumns columns = PerfColumns::nccl;
   std::optional<double>
-      may_lose{};              // such a part of each rank's data (talweg/bounded_loss.h); empty: nothing
-  std::vector<int> servers{};  // which sum then; empty: all
+      may_lose{};  // such a part of each rank's data (talweg/bounded_loss.h); empty: nothing
+  std::optional<double> may_lose_sender{}, may_lose_call{};  // BoundedLossOptions::p_sender and p_call
+  std::vector<int> servers{};                                // which sum then; empty: all
 };
 
 // The lines of one run, in the order of nccl-tests: size within root within reduction within type. Sizes that

@@ -264,6 +264,11 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "may-lose", .letters = "", .member = &R::may_lose,
        .help = "of --algo bounded: the part of what a rank sends another one that may be missing; 0: nothing",
        .most = 0.5, .group = kCalls},
+      {.name = "may-lose-sender", .letters = "", .member = &R::may_lose_sender,
+       .help = "of --algo bounded: the same on average over calls, less than --may-lose (default: no less)", .group = kCalls},
+      {.name = "may-lose-call", .letters = "", .member = &R::may_lose_call,
+       .help = "of --algo bounded: the part of what all others send a rank that may be missing (default: --may-lose)",
+       .group = kCalls},
       {.name = "servers", .letters = "", .member = &R::servers,
        .help = "of --algo bounded: the ranks that sum, with commas (default: all)", .group = kCalls},
       {.name = "droppable", .letters = "", .member = &R::droppable,
@@ -418,8 +423,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                          : !raw.flows.empty()    ? "--flows"
                          : !raw.workload.empty() ? "--workload"
                                                  : nullptr)
-    for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "servers", "type", "root", "iters",
-                             "warmup", "rest", "average"}) {
+    for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "may-lose-sender", "may-lose-call",
+                             "servers", "type", "root", "iters", "warmup", "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
@@ -449,6 +454,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                                             : Average::mean;
   o.perf.check = 0;
   o.may_lose = raw.may_lose;
+  o.perf.may_lose_sender = parse_limit("--may-lose-sender", raw.may_lose_sender, raw.may_lose);
+  o.perf.may_lose_call = parse_limit("--may-lose-call", raw.may_lose_call, raw.may_lose);
   o.perf.servers = parse_servers(raw.servers, o.cluster.workers());
   o.droppable = raw.droppable;
   o.keep_important = raw.keep_important;

@@ -41,6 +41,19 @@ TEST(PerfMayLose, TimesAndChecksSumsOfRanks) {
   EXPECT_GT(json["wire_bytes"].get<double>(), 20 * 256 * 1024);
 }
 
+TEST(PerfMayLose, HasTheLimitsThatItIsGiven) {
+  const Outcome outcome = shell(
+      "\"$TALWEG\" run -n 2 --no-tag-output --timeout 100s -- \"$TALWEG\" perf all_reduce --may-lose 0.1 "
+      "--may-lose-sender 0.05 --may-lose-call 0.05 -b 64K -e 64K -n 2 -c 2 --json -");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["results"][0]["out_of_place"]["wrong_elements"], 0);
+  EXPECT_EQ(perf_on_file({"--may-lose", "0.05", "--may-lose-call", "0.01"}).exit_code, 0);
+  EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --may-lose 0.05 --may-lose-sender 0.06").err,
+              AllOf(HasSubstr("--may-lose-sender: "), HasSubstr("to 0.05"), HasSubstr("above --may-lose")));
+  EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --may-lose-call 0.06").err,
+              HasSubstr("--may-lose-call: a limit beside --may-lose, which is not given"));
+}
+
 TEST(PerfMayLose, HasTheServersThatItIsGiven) {
   const Outcome outcome = shell(
       "\"$TALWEG\" run -n 3 --no-tag-output --timeout 100s -- \"$TALWEG\" perf all_reduce --may-lose 0.1 "

@@ -51,6 +51,23 @@ TEST(SimulateBounded, SaysWhatWasLostInTableAndJson) {
   EXPECT_THAT(ring.out, Not(HasSubstr("lost_part")));
 }
 
+TEST(SimulateBounded, HasLimitsBesideWhatMayBeLost) {
+  const auto lost = [](const std::vector<std::string>& limit) {
+    std::vector<std::string> how{"-b", "1M", "-n", "40", "--loss", "0.05", "--may-lose", "0.1"};
+    how.insert(how.end(), limit.begin(), limit.end());
+    return json_of(how)["results"][0]["lost_part"].get<double>();
+  };
+  EXPECT_GT(lost({}), 0.03);
+  const double of_sender = lost({"--may-lose-sender", "0.01"}), of_call = lost({"--may-lose-call", "0.02"});
+  EXPECT_GT(of_sender, 0.005);
+  EXPECT_LE(of_sender, 0.01 * (40 + 15) / 40);
+  EXPECT_GT(of_call, 0.01);
+  EXPECT_LE(of_call, 0.02);
+  for (const char* flag : {"--may-lose-sender", "--may-lose-call"})
+    EXPECT_THAT(simulate_bounded({"--may-lose", "0.1", flag, "0.2"}).err,
+                AllOf(HasSubstr(flag), HasSubstr("to 0.1"), HasSubstr("above --may-lose")));
+}
+
 TEST(SimulateBounded, IsNearlyAsQuickAsPlannedWhereNothingIsLost) {
   const auto line = json_of({"-b", "4M", "-n", "5"})["results"][0];
   const auto took = line["out_of_place"]["time_us"].get<double>();

@@ -105,6 +105,17 @@ def test_what_is_lost_is_in_the_residuals_and_in_the_report(group):
 
 
 @on_ranks(2)
+def test_limits_hold_of_one_rank_on_average_and_of_a_call(group):
+    lose(0.1, 50 + group.rank)
+    for limit in ("p_sender", "p_call"):
+        sums = group.bounded_sums(p=0.2, packet_bytes=200, **{limit: 0.02})
+        reports = [sums.all_reduce(np.ones(20_000, "f4")) for _ in range(EXACT_CALLS + 20)][EXACT_CALLS:]
+        missing = [report.lost_of_sender[1 - group.rank] for report in reports]
+        assert 0 < sum(missing) <= 0.02 * 40_000 * (20 + 15 if limit == "p_sender" else 20)
+        assert max(missing) <= 0.02 * 40_000 or limit == "p_sender"
+
+
+@on_ranks(2)
 def test_means_are_of_those_that_have_come(group):
     lose(0.05, 20 + group.rank)
     sums = group.bounded_sums(p=0.2, policy="rescale", packet_bytes=200)
@@ -184,6 +195,8 @@ def test_bad_arguments_get_one_clear_line(group):
     for arguments, words in [
         ({"p": 0.6}, "p = 0.6: expected 0 to 0.5"),
         ({"p": float("nan")}, "expected 0 to 0.5"),
+        ({"p": 0.1, "p_sender": 0.2}, "p_sender = 0.2: expected 0 to 0.1"),
+        ({"p": 0.1, "p_call": -1}, "p_call = -1: expected 0 to 0.1"),
         ({"policy": "none"}, 'policy: expected "zero" or "rescale", got "none"'),
         ({"packet_bytes": 8}, "packets of 8 bytes: expected 64 to"),
         ({"droppable": 2}, "a part of 2 of the packets that may be dropped first: expected 0 to 1"),

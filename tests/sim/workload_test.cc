@@ -199,6 +199,8 @@ TEST(Workload, AGroupSaysWhatPartOfItsSumsMayBeLost) {
   const double some = lost("10%");
   EXPECT_GT(some, 0.001);
   EXPECT_LE(some, 0.1);
+  EXPECT_LE(lost("10%, may_lose_call: 0.5%"), 0.005);
+  EXPECT_EQ(lost("10%, may_lose_sender: 0%"), 0);
 }
 
 TEST(Workload, BurstsAreFlowsThatSlowOthersAndKeepNoRunAlive) {
@@ -278,6 +280,12 @@ TEST(Workload, MistakesAreNamedWithTheirLine) {
               HasSubstr("background[0].burst: a burst is a flow"));
   EXPECT_THAT(about("groups: [{ranks: all, may_lose: 1%, steps: [{compute: 1ms}]}]\n"),
               HasSubstr("groups[0].may_lose: nothing is lost here"));
+  EXPECT_THAT(about("groups: [{ranks: all, may_lose_call: 1%, steps: [{compute: 1ms}]}]\n"),
+              HasSubstr("groups[0].may_lose_call: nothing is lost here"));
+  EXPECT_THAT(
+      about("groups: [{ranks: all, may_lose: 5%, may_lose_sender: 6%, steps: [{op: all_reduce, bytes: "
+            "8, algorithm: bounded}]}]\n"),
+      HasSubstr("groups[0].may_lose_sender: expected a share from 0 to 0.05"));
   EXPECT_THAT(
       about(
           "groups: [{ranks: all, may_lose: 60%, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}]}]\n"),

@@ -103,6 +103,23 @@ TEST(PerfBounded, TheBoundIsOfTheRanksOwnPart) {
   EXPECT_EQ(lost_beyond(report, c, 101, 0), 10U + 11 + 10);
 }
 
+// A rank that has lost nothing for long may lose p in one call, and not in every one.
+TEST(PerfBounded, TheLimitsBesideTheBoundAreOfAllCallsAndOfAllSenders) {
+  PerfOptions options = losing_options();
+  options.may_lose_sender = 0.01;
+  options.may_lose_call = 0.05;
+  LostBeyondLimits limits(options, 1000);
+  LossReport report;
+  report.lost_of_sender = {0, 100, 0};  // of 2000 bytes, a twentieth
+  limits.add(report);
+  EXPECT_EQ(limits.bytes(), 0U);
+  limits.add(report);
+  EXPECT_EQ(limits.bytes(), 200U - 17 * 10);
+  report.lost_of_sender = {0, 0, 103};
+  limits.add(report);
+  EXPECT_EQ(limits.bytes(), 200U - 18 * 10 + 3);
+}
+
 TEST(PerfBounded, WhatSuchSumsDoNotDoIsRefused) {
   const auto complaint = [](auto&& change) -> std::string {
     PerfOptions options = losing_options();

@@ -85,6 +85,16 @@ def test_the_smallest_are_lost_where_switches_drop_selectively():
 
 
 @on_ranks(2)
+def test_a_limit_holds_of_each_bucket():
+    lose(0.1)
+    state = hooks.bounded_loss(p=0.2, packet_bytes=200, p_sender=0.2, p_call=0.02)
+    model = parallel(state, Given((20_000,)))
+    for step in range(EXACT_CALLS + 10):
+        averaged(model, whole_numbers(step, model.module))
+    assert 0 < summed(torch.tensor(state.statistics()["lost_bytes"])) <= 2 * 10 * 0.02 * 40_000
+
+
+@on_ranks(2)
 def test_a_bucket_is_as_deep_as_its_parameters():
     state = hooks.bounded_loss(queues=7)
     last = ((9, 10),)
@@ -266,6 +276,8 @@ def test_what_cannot_be_gets_one_clear_line():
     for make, error, words in [
         (lambda: hooks.bounded_loss(p=0.6), ValueError, "bounded_loss: p must be from 0 to 0.5, not 0.6"),
         (lambda: hooks.bounded_loss(p=math.nan), ValueError, "bounded_loss: p must be from 0 to 0.5, not nan"),
+        (lambda: hooks.bounded_loss(p=0.1, p_sender=0.2), ValueError, "bounded_loss: p_sender must be from 0 to p, which is 0.1, or None, not 0.2"),
+        (lambda: hooks.bounded_loss(p=0.1, p_call="1"), ValueError, "bounded_loss: p_call must be from 0 to p, which is 0.1, or None, not '1'"),
         (lambda: hooks.bounded_loss(p="1%"), ValueError, "bounded_loss: p must be from 0 to 0.5, not '1%'"),
         (lambda: hooks.bounded_loss(policy="none"), ValueError, "bounded_loss: policy must be 'zero' or 'rescale', not 'none'"),
         (lambda: hooks.bounded_loss(packet_bytes=1.5), ValueError, "packet_bytes must be a whole number of at least 0, not 1.5"),

@@ -33,7 +33,7 @@ class Backend(_Backend):
         overtakes, chunk by chunk, what it sends of calls with a lower priority (0 to 7). Ranks need not agree on it."""
     def bounded_sums(self, p: float, policy: str = "zero", packet_bytes: int = 0, droppable: tuple[float, float] = ...,
                      keep_important: bool = False, queues: int = 1, back_first: bool = False,
-                     servers: list[int] = ...) -> BoundedSums:
+                     servers: list[int] = ..., p_sender: float | None = None, p_call: float | None = None) -> BoundedSums:
         """Sums of which the part `p` of each rank's data may be lost on the way, as help(talweg.Group.bounded_sums) says.
         `droppable`: in the front and in the back layers; no `servers`: all ranks.
         Every rank calls it, with the same arguments. Raises ValueError for arguments that can never work, and torch's

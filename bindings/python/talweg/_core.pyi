@@ -188,7 +188,7 @@ class Group:
     def bounded_sums(
         self, p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, droppable: float = 0.0,
         droppable_back: float | None = None, keep_important: bool = False, queues: int = 1, back_first: bool = False,
-        servers: Sequence[int] | None = None,
+        servers: Sequence[int] | None = None, p_sender: float | None = None, p_call: float | None = None,
     ) -> BoundedSums:
         """Sums of which a bounded part may be lost on the way: every rank calls it, in the same order as collectives, with
         the same arguments. The sums share this group's connections, and may outlive it. Where UDP does not pass between two
@@ -204,6 +204,9 @@ class Group:
         queues: 1 to 7, so many priorities (DSCP), by the depth that a call names; 1: all packets are best effort
         back_first: the model's last layers have the most urgent one, not its first
         servers: ranks that sum, an equal part of each array each (default: all)
+        p_sender: 0 to p, the part that may be missing of a rank's data on average over calls of one size: what is not missing
+            in one may be in the next 15 (default: p)
+        p_call: 0 to p, the part that may be missing of what all others together send a rank in a call (default: p)
 
         The five from droppable to back_first may differ by rank. Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
     def abort(self, why: str) -> None:

@@ -11,8 +11,12 @@
 // over any K of them it is at most sender_ppm of what it sent in K + burst - 1.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,14 +26,40 @@
 namespace talweg::protocol {
 
 inline constexpr std::uint32_t kMillion = 1'000'000;
+inline constexpr std::uint32_t kMostBurst = 16;  // iterations
 
 // Millionths of the bytes: 10'000 is 1 %. Without a loss of any kind unless somebody says so.
 struct LossBounds {
   std::uint32_t tensor_ppm = 0;     // of one transfer
   std::uint32_t sender_ppm = 0;     // of one sender, on average
   std::uint32_t iteration_ppm = 0;  // of all that is received in an iteration
-  std::uint32_t burst = 1;          // iterations, 1 .. 16
+  std::uint32_t burst = 1;          // iterations, 1 .. kMostBurst
 };
+
+// As users say it, in parts of the bytes: of one transfer, and where somebody says so of one sender on
+// average and of all senders together. More than p of these is never missing.
+struct LossParts {
+  double p = 0;
+  std::optional<double> sender{}, call{};
+};
+
+// Of parts that are none, but for p: a line for people, by the names that `sender` and `call` have for them.
+inline std::string complaint_about(const LossParts& parts, const char* sender, const char* call) {
+  for (const auto& [name, part] : {std::pair{sender, parts.sender}, std::pair{call, parts.call}})
+    if (part && !(*part >= 0 && *part <= parts.p))
+      return fmt::format("{} = {:g}: expected 0 to {:g}, the part of any data that may be missing", name,
+                         *part, parts.p);
+  return {};
+}
+
+// Never more than is said. Where one of them is 0 nothing can be missing.
+inline LossBounds bounds_of(const LossParts& parts) {
+  const auto ppm = [](double part) { return static_cast<std::uint32_t>(part * kMillion + 1e-6); };
+  const LossBounds bounds{ppm(parts.p), ppm(parts.sender.value_or(parts.p)),
+                          ppm(parts.call.value_or(parts.p)), kMostBurst};
+  const bool any = std::min({bounds.tensor_ppm, bounds.sender_ppm, bounds.iteration_ppm}) > 0;
+  return any ? bounds : LossBounds{};
+}
 
 class LossBudget {
  public:
@@ -83,7 +113,6 @@ class LossBudget {
   const LossBounds& bounds() const { return bounds_; }
 
  private:
-  static constexpr std::uint32_t kMostBurst = 16;
   struct Sender {
     std::uint16_t number = 0;
     std::uint64_t bytes = 0;   // in an iteration

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 
 #include "protocol/bounded/pair.h"
@@ -383,6 +384,26 @@ TEST(BoundedRules, BoundsAreWholeBytesRoundedDown) {
   EXPECT_THROW(LossBudget({0, 0, 0, 0}), Error);
   EXPECT_THROW(LossBudget({0, 0, 0, 17}), Error);
   EXPECT_THROW(budget.add(1, kMostBoundedBytes), Error);
+}
+
+TEST(BoundedRules, BoundsAreAsUsersSayThem) {
+  const LossBounds alike = bounds_of({0.1, {}, {}});
+  EXPECT_EQ(alike.tensor_ppm, 100'000U);
+  EXPECT_EQ(alike.sender_ppm, 100'000U);
+  EXPECT_EQ(alike.iteration_ppm, 100'000U);
+  const LossBounds less = bounds_of({0.1, 0.02, 0.05});
+  EXPECT_EQ(less.tensor_ppm, 100'000U);
+  EXPECT_EQ(less.sender_ppm, 20'000U);
+  EXPECT_EQ(less.iteration_ppm, 50'000U);
+  EXPECT_EQ(less.burst, kMostBurst);
+  for (const LossParts& none : {LossParts{0.1, 0.0, {}}, LossParts{0.1, {}, 9e-7}, LossParts{0, {}, {}}})
+    EXPECT_EQ(bounds_of(none).tensor_ppm, 0U) << "nothing can be missing";
+  EXPECT_EQ(complaint_about({0.1, 0.1, 0.0}, "a", "b"), "");
+  EXPECT_EQ(complaint_about({0.1, 0.2, {}}, "a", "b"),
+            "a = 0.2: expected 0 to 0.1, the part of any data that may be missing");
+  EXPECT_THAT(complaint_about({0.1, {}, -0.1}, "a", "b"),
+              ::testing::HasSubstr("b = -0.1: expected 0 to 0.1"));
+  EXPECT_NE(complaint_about({0.1, {}, std::numeric_limits<double>::quiet_NaN()}, "a", "b"), "");
 }
 
 // Invariant: what is cut off at the end is another tenth each time. The same tail would be lost in all of

@@ -52,14 +52,15 @@ class Bounded(Compression):
 
     def __init__(self, description: str, process_group: dist.ProcessGroup | None, p: float, policy: str, packet_bytes: int,
                  guard: float | None, log_every: int, droppable: tuple[float, float], keep_important: bool, queues: int,
-                 back_first: bool, servers: list[int]) -> None:
+                 back_first: bool, servers: list[int], p_sender: float | None, p_call: float | None) -> None:
         super().__init__(description, process_group, two_steps=False)
         try:
             backend = talweg.torch.backend(self._group)
         except ValueError as error:
             raise ValueError(f"{description}: {error}") from None
         self._rescale = policy == "rescale"
-        self._sums = backend.bounded_sums(p, policy, packet_bytes, droppable, keep_important, queues, back_first, servers)
+        self._sums = backend.bounded_sums(p, policy, packet_bytes, droppable, keep_important, queues, back_first, servers,
+                                          p_sender, p_call)
         self._guard = None if guard is None else Guard(guard)
         self._exact_sums = self._sums if guard is None else backend.bounded_sums(0, policy, packet_bytes, queues=queues,
                                                                                  back_first=back_first, servers=servers)

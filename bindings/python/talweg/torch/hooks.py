@@ -107,7 +107,7 @@ def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Com
 def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, guard: float | None = None, log_every: int = 100,
                  process_group: dist.ProcessGroup | None = None, droppable: float | tuple[float, float] = 0.0,
                  keep_important: bool = False, queues: int = 1, back_first: bool = False,
-                 servers: Sequence[int] | None = None) -> Compression:
+                 servers: Sequence[int] | None = None, p_sender: float | None = None, p_call: float | None = None) -> Compression:
     """Gradients travel whole, and of each bucket nobody waits for the last packets: up to the part `p` (0 to 0.5) of what one
     rank sends another may be missing in the average. Over talweg alone. docs/bounded-loss.md says when a loss is safe.
 
@@ -118,11 +118,17 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
     droppable, keep_important, queues, back_first: what switches may do with packets, as help(talweg.Group.bounded_sums) says;
         two numbers: of the model's first layers and of its last ones. A bucket's layers say its queue, all of it
     servers: ranks of the process group that sum, such as those with the fastest links; None: all
+    p_sender: 0 to p, the part that may be missing of what one rank sends another on average over buckets of one size, while one
+        bucket may lack p of it; None: p
+    p_call: 0 to p, the part that may be missing of what all ranks together send one in a bucket, and so in a step; None: p
     log_every: so many steps, after which what was lost of each parameter is logged ("talweg.torch.hooks", info); 0: never
 
     The state's report() says what was lost of each parameter. The first 20 sums of each size lose nothing."""
     if not _is_number(p) or not 0 <= p <= 0.5:
         raise ValueError(f"bounded_loss: p must be from 0 to 0.5, not {p!r}")
+    for name, limit in (("p_sender", p_sender), ("p_call", p_call)):
+        if limit is not None and (not _is_number(limit) or not 0 <= limit <= p):
+            raise ValueError(f"bounded_loss: {name} must be from 0 to p, which is {p!r}, or None, not {limit!r}")
     if policy not in ("zero", "rescale"):
         raise ValueError(f"bounded_loss: policy must be 'zero' or 'rescale', not {policy!r}")
     if guard is not None and (not _is_number(guard) or not 0 < guard < math.inf):
@@ -141,7 +147,7 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
     if servers is not None and not summing or not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in summing):
         raise ValueError(f"bounded_loss: servers must be ranks, or None for all, not {servers!r}")
     return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every,
-                            both, bool(keep_important), queues, bool(back_first), summing)
+                            both, bool(keep_important), queues, bool(back_first), summing, p_sender, p_call)
 
 
 def _integers(code: str, block: int, stochastic: bool, seed: int, process_group: dist.ProcessGroup | None) -> Compression:
