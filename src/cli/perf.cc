@@ -69,7 +69,7 @@ PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows, std::uint64
 
 std::string lost_text(const PerfOptions& options, const std::vector<PerfRow>& rows) {
   std::string text;
-  for (const std::string& sentence : lost_sentences(rows, options.may_lose.value_or(0), false))
+  for (const std::string& sentence : lost_sentences(options, rows, options.may_lose.value_or(0), false))
     for (const std::string& line :
          text::wrapped(sentence, options.columns == PerfColumns::all ? INT_MAX : text::kTableWidth - 2))
       text += fmt::format("# {}\n", line);

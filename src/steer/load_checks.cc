@@ -15,6 +15,7 @@ using LoadTexts = std::vector<std::string>;
 // Fewer marks and losses than this are strays: other traffic, a bad cable.
 constexpr double kStrayMarks = 0.02, kStrayLosses = 0.05;
 constexpr double kTogether = 0.6;  // of the time
+constexpr double kSent = 0.9;      // of what was asked for
 // Probes that overtake: where queues are strict nearly all do, in one queue none.
 constexpr double kServedBefore = 0.5;
 constexpr double kNotServedBefore = 0.15;
@@ -63,6 +64,16 @@ bool marks(const LoadSeen& load) {
   return part(load.marked, load.capable_received) > kStrayMarks;
 }
 
+// A queue was longer than something in the network takes.
+bool overflowed(const LoadSeen& load) {
+  return marks(load) || capable_lost(load) > kStrayLosses || droppable_lost(load) > kStrayLosses;
+}
+
+std::string too_busy(const LoadSeen& load) {
+  return fmt::format("the senders' hosts are too busy: they sent {} of {}", rate_text(load.sent_rate),
+                     rate_text(load.asked_rate));
+}
+
 // Why a load says nothing; empty: it does.
 std::string doubt(const LoadSeen& load) {
   if (load.dropped_at_host > 0)
@@ -71,6 +82,7 @@ std::string doubt(const LoadSeen& load) {
         load.dropped_at_host);
   if (load.received == 0) return fmt::format("nothing of the load of {} came", name_of(load.priority));
   if (!was_together(load)) return "the senders did not send at the same time: their hosts are too busy";
+  if (!was_full(load) && !was_sent(load)) return "no queue built up, as " + too_busy(load);
   if (!was_full(load))
     return fmt::format("no queue built up: {} were sent and {} came", rate_text(load.sent_rate),
                        rate_text(load.taken_rate));
@@ -90,6 +102,13 @@ std::string first_doubt(std::span<const LoadSeen> loads) {
   if (loads.empty()) return "no link was filled";
   for (const LoadSeen& load : loads)
     if (std::string why = doubt(load); !why.empty()) return why;
+  return {};
+}
+
+// ": ...", where that may be why a queue was short.
+std::string if_too_busy(const std::vector<const LoadSeen*>& loads) {
+  for (const LoadSeen* load : loads)
+    if (!was_sent(*load)) return ": " + too_busy(*load);
   return {};
 }
 
@@ -131,9 +150,17 @@ bool was_together(const LoadSeen& load) {
   return load.overlap >= kTogether;
 }
 
+bool was_sent(const LoadSeen& load) {
+  return load.sent_rate >= kSent * load.asked_rate;
+}
+
 bool was_full(const LoadSeen& load) {
-  if (marks(load) || capable_lost(load) > kStrayLosses || droppable_lost(load) > kStrayLosses) return true;
+  if (overflowed(load)) return true;
   return load.wait_ns > kLongerThanIdle * load.idle_ns && load.bytes_of(load.wait_ns) > kQueuedBytes;
+}
+
+bool was_disturbed(const LoadSeen& load) {
+  return !was_together(load) || (!was_sent(load) && !overflowed(load));
 }
 
 FabricCheck check_marks(std::span<const LoadSeen> loads, bool own_queue) {
@@ -171,8 +198,9 @@ FabricCheck check_marks(std::span<const LoadSeen> loads, bool own_queue) {
         own_queue);
   }
   if (!unclear.empty())
-    return unknown("marks", fmt::format("no marks{}, but the queue was only {}",
-                                        of_which(unclear, loads.size()), largest_queue(unclear)));
+    return unknown("marks",
+                   fmt::format("no marks{}, but the queue was only {}{}", of_which(unclear, loads.size()),
+                               largest_queue(unclear), if_too_busy(unclear)));
   return {"marks", Verdict::pass, fmt::format("ECT(0) is marked from {} of queue on", begin), ""};
 }
 
@@ -202,8 +230,9 @@ FabricCheck check_selective(std::span<const LoadSeen> loads, bool own_queue) {
                      kSetUp)},
         own_queue);
   if (!unclear.empty())
-    return unknown("selective", fmt::format("{}{}, with {} of queue", parts, of_which(unclear, loads.size()),
-                                            largest_queue(unclear)));
+    return unknown("selective",
+                   fmt::format("{}{}, with {} of queue{}", parts, of_which(unclear, loads.size()),
+                               largest_queue(unclear), if_too_busy(unclear)));
   return {"selective", Verdict::pass, parts, ""};
 }
 
@@ -228,11 +257,11 @@ FabricCheck check_priorities(std::span<const LoadSeen> loads, std::span<const in
         unclear.push_back(fmt::format("{} probes of {}", probes.sent, name_of(p)));
       else if (!before && overtook >= kServedBefore)
         wrong.push_back(fmt::format("{} before {}", name_of(p), name_of(load.priority)));
-      else if (before && overtook <= kNotServedBefore)
+      else if (before && overtook <= kNotServedBefore && was_sent(load))  // else no load may have waited
         alike.push_back(fmt::format("{} before {}", name_of(p), name_of(load.priority)));
       else if (before && overtook < kServedBefore)
-        unclear.push_back(
-            fmt::format("{:.0f} % of {} overtake {}", 100 * overtook, name_of(p), name_of(load.priority)));
+        unclear.push_back(fmt::format("{:.0f} % of {} overtake {}{}", 100 * overtook, name_of(p),
+                                      name_of(load.priority), if_too_busy({&load})));
     }
   }
   const int first = *std::ranges::min_element(priorities);

@@ -13,10 +13,14 @@ namespace talweg::steer {
 // has to have been marked, and twice as much without a mark says that it never will be in time.
 inline constexpr double kKeptBytes = 96 << 10;
 
-// Whether all senders sent at about the same time: else it is to be done again.
+// Whether all senders sent at about the same time.
 bool was_together(const LoadSeen& load);
+// Whether the senders sent about what they were to: else their hosts had other things to do.
+bool was_sent(const LoadSeen& load);
 // Whether a queue was there at all: something was marked or lost, or waited much longer than before.
 bool was_full(const LoadSeen& load);
+// Whether hosts, not the network, are why a load says nothing: then it is to be done again.
+bool was_disturbed(const LoadSeen& load);
 
 // `loads`: into one host, each of another priority. `own_queue`: there is but one sender, so that the queue
 // may have been that of its own card: that nothing is done there says nothing of switches.

@@ -57,7 +57,8 @@ struct LoadSeen {
   std::int32_t senders = 0;
   std::uint32_t dropped_at_host = 0;  // by the receiver's socket: not by the network
   double overlap = 0;                 // the part of the load's time in which all senders sent
-  double sent_rate = 0;               // bit/s, of all senders
+  double asked_rate = 0;              // bit/s, of all senders: what they were to send
+  double sent_rate = 0;               // and what they got to send
   double taken_rate = 0;              // bit/s that came
   std::uint32_t capable_sent = 0;     // these: all load
   std::uint32_t capable_received = 0;

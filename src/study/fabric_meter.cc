@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/at.h"
 #include "base/random.h"
 #include "live/bounded/bounded_exchange.h"
+#include "steer/load_schedule.h"
 #include "wire/key.h"
 
 namespace talweg::study {
@@ -47,9 +49,6 @@ constexpr std::uint32_t kFastLoadBytes = 9000;
 constexpr std::size_t kProbeBytes = 64;
 constexpr std::int64_t kProbeEveryNs = 2 * kMillisecondNs;
 constexpr double kProbesPart = 0.04;  // of a link, at most
-constexpr std::int64_t kTickNs = 200'000;
-// What a sender that had no processor makes up for: more at once would queue at its own card.
-constexpr std::int64_t kMostBehindNs = 2 * kMillisecondNs;
 
 // What each host tells the others of itself.
 struct Address {
@@ -268,23 +267,18 @@ steer::LoadSent FabricMeter::send_load(const Load& load, std::size_t which) {
   steer::LoadSent sent;
   const std::uint32_t bytes = load_bytes(load.to);
   const double rate = load.rates[which];
-  const auto gap_ns = static_cast<std::int64_t>(8e9 * bytes / rate);
   const double probes_bits = 8.0 * static_cast<double>(load.priorities.size() * (around() + kProbeBytes));
-  const auto probes_gap_ns =
+  steer::LoadSchedule::Plan plan{load.idle_ns, load.load_ns};
+  plan.load_gap_ns = static_cast<std::int64_t>(8e9 * bytes / rate);
+  plan.probes_gap_ns =
       std::max(kProbeEveryNs, static_cast<std::int64_t>(1e9 * probes_bits / (kProbesPart * rate)));
   Random lots(token_, static_cast<std::uint64_t>(trial_) << 16 | which);
-  const std::int64_t begin = live::now_ns(), load_begin = begin + load.idle_ns,
-                     end = load_begin + load.load_ns;
-  const std::int64_t full = load_begin + load.load_ns / 4;
-  std::int64_t next_probes = begin, next_load = load_begin;
   std::uint32_t order = 0;
-  std::int64_t now = begin;
-  for (; now < end; now = live::now_ns()) {
-    const steer::LoadStage stage = now < load_begin ? steer::LoadStage::idle
-                                   : now < full     ? steer::LoadStage::fills
-                                                    : steer::LoadStage::full;
-    if (now >= next_probes) {
-      next_probes = std::max(next_probes + probes_gap_ns, now);
+  std::int64_t now = live::now_ns();
+  steer::LoadSchedule schedule(now, plan);
+  for (; !schedule.over(now); now = live::now_ns()) {
+    const steer::LoadStage stage = schedule.stage(now);
+    if (schedule.probes_due(now)) {
       for (const int p : load.priorities) {
         wire::ProbePacket probe = packet(wire::traffic_class(static_cast<std::uint8_t>(p), true));
         probe.stage = static_cast<std::uint8_t>(stage);
@@ -293,8 +287,7 @@ steer::LoadSent FabricMeter::send_load(const Load& load, std::size_t which) {
           ++sent.probes[at(p)];
       }
     }
-    next_load = std::max(next_load, now - kMostBehindNs);
-    for (; next_load <= now; next_load += gap_ns) {
+    for (int due = schedule.load_due(now); due > 0; --due) {
       const bool droppable = (lots.next() & 1) != 0;
       wire::ProbePacket packet_of_load = packet(wire::traffic_class(
           static_cast<std::uint8_t>(load.priority | (droppable ? wire::kDroppable : 0)), true));
@@ -307,9 +300,9 @@ steer::LoadSent FabricMeter::send_load(const Load& load, std::size_t which) {
       ++number;
       sent.bytes += bytes;
     }
-    sleep_for(kTickNs);
+    sleep_for(steer::LoadSchedule::kTickNs);
   }
-  sent.seconds = static_cast<double>(std::max<std::int64_t>(1, now - load_begin)) * 1e-9;
+  sent.seconds = schedule.load_seconds(now);
   return sent;
 }
 
@@ -344,6 +337,7 @@ steer::LoadSeen FabricMeter::load(const Load& load) {
   steer::LoadSeen seen = rank() == load.to ? steer::load_seen(arrivals, by_sender) : steer::LoadSeen{};
   seen.to = load.to;
   seen.priority = load.priority;
+  seen.asked_rate = std::accumulate(load.rates.begin(), load.rates.end(), 0.0);
   seen.dropped_at_host = static_cast<std::uint32_t>(socket_.socket().dropped() - dropped);
   share(hosts_, seen, load.to);
   return seen;

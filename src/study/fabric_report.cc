@@ -44,6 +44,8 @@ nlohmann::json load_json(const LoadSeen& load, const std::vector<std::string>& n
   return {{"to", names[at(load.to)]},
           {"class", wire::kDscpNames[at(load.priority)]},
           {"senders", load.senders},
+          {"overlap", load.overlap},
+          {"asked_bit_per_s", std::round(load.asked_rate)},
           {"sent_bit_per_s", std::round(load.sent_rate)},
           {"received_bit_per_s", std::round(load.taken_rate)},
           {"ect_sent", load.capable_sent},

@@ -29,7 +29,9 @@ constexpr int kMostFilled = 8;  // hosts, unless all pairs are asked for
 constexpr double kBelowOwnLink = 0.8;
 constexpr double kAboveOwnLink = 1.5;  // of two hosts, where there is no other queue
 constexpr int kSenders = 2, kMoreSenders = 8;
-constexpr int kMostAgain = 3;  // where senders did not begin together: a word between them was lost
+// Where senders did not begin together, as a word between them was lost, or where nothing overflowed, as
+// their hosts were too busy.
+constexpr int kMostAgain = 3;
 constexpr std::int64_t kIdleNs = 30'000'000;
 constexpr std::int64_t kLeastLoadNs = 80'000'000, kMostLoadNs = 400'000'000;
 // What is to queue up: as much as says that nothing is marked, and as much again.
@@ -157,7 +159,7 @@ class FabricStudy {
 
   LoadSeen together(const FabricMeter::Load& load) {
     LoadSeen seen = meter_.load(load);
-    for (int again = 0; again < kMostAgain && !steer::was_together(seen); ++again) seen = meter_.load(load);
+    for (int again = 0; again < kMostAgain && steer::was_disturbed(seen); ++again) seen = meter_.load(load);
     return seen;
   }
 

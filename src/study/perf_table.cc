@@ -253,18 +253,22 @@ std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRo
   return fmt::format("# {:<21}: {}\n", "Algorithm", printable(fmt::format("{}", fmt::join(parts, ", "))));
 }
 
-std::vector<std::string> lost_sentences(const std::vector<PerfRow>& rows, double may_lose, bool droppable) {
+std::vector<std::string> lost_sentences(const PerfOptions& options, const std::vector<PerfRow>& rows,
+                                        double may_lose, bool droppable) {
+  std::string limits = fmt::format("at most {:g} % may be missing of what one sends another", may_lose * 100);
+  if (options.may_lose_sender)
+    limits += fmt::format(", {:g} % of that on average over calls", *options.may_lose_sender * 100);
+  if (options.may_lose_call)
+    limits += fmt::format(", and {:g} % of what all others together send a rank in a call",
+                          *options.may_lose_call * 100);
   std::vector<std::string> sentences;
   for (const PerfRow& row : rows) {
     if (!row.lost) continue;
-    sentences.push_back(
-        fmt::format("{}, {}: {:.3g} % of what ranks sent each other did not come in time; at most {:g} % may "
-                    "be missing of "
-                    "what one sends another, in whole packets. Before these calls came {} more, which lose "
-                    "nothing and are "
-                    "counted below",
-                    bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100,
-                    may_lose * 100, protocol::AdaptiveDeadline::kWarmUp));
+    sentences.push_back(fmt::format(
+        "{}, {}: {:.3g} % of what ranks sent each other did not come in time; {}, in whole packets. Before "
+        "these calls came {} more, which lose nothing and are counted below",
+        bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100, limits,
+        protocol::AdaptiveDeadline::kWarmUp));
     if (droppable)
       sentences.back() += fmt::format(". Of what is missing {:.3g} % was in packets that were not droppable",
                                       row.lost->important * 100);

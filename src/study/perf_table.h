@@ -64,9 +64,10 @@ std::string header_text(const PerfOptions& options, const PerfSetup& setup);
 std::string row_text(const PerfOptions& options, const PerfRow& row);
 // "# Algorithm            : one_hop for 4 KiB, ring for 64 KiB to 1 MiB", where the table has no room for it.
 std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRow>& rows);
-// A sentence for each row of which at most the part `may_lose` may be lost; `droppable`: whether packets
-// were.
-std::vector<std::string> lost_sentences(const std::vector<PerfRow>& rows, double may_lose, bool droppable);
+// A sentence for each row of which at most the part `may_lose` may be lost, with the limits beside it that
+// `options` has; `droppable`: whether packets were.
+std::vector<std::string> lost_sentences(const PerfOptions& options, const std::vector<PerfRow>& rows,
+                                        double may_lose, bool droppable);
 std::string footer_text(const PerfTotals& totals);
 
 nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const std::vector<PerfRow>& rows,

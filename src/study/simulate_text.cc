@@ -110,7 +110,8 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
 
 std::string lost_text(const SimulateOptions& options, const SimulateResult& result) {
   std::string text;
-  for (const std::string& sentence : lost_sentences(result.rows, options.may_lose, options.droppable > 0))
+  for (const std::string& sentence :
+       lost_sentences(options.perf, result.rows, options.may_lose, options.droppable > 0))
     text += commented_lines(sentence, is_wide(options));
   return text;
 }

@@ -1,10 +1,14 @@
-// `talweg fabric`, as a user starts it, on networks that do what is asked and that do not. What a full link
-// says depends on whether hosts get to send: of a good network one of several looks has to see all of it, and
-// of another one none may see what is not there.
+// `talweg fabric`, as a user starts it, on networks that do what is asked and that do not. Which verdict
+// comes of what was counted is tested without hosts (tests/steer/load_checks_test.cc); here hosts may be too
+// busy to fill a link, or the relay that is the network. Both say so themselves: a look is done again where
+// they have, and there alone.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 namespace talweg::cli {
 namespace {
 
+using testing::AnyOf;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
@@ -40,28 +45,84 @@ std::vector<std::string> verdicts(const nlohmann::json& document, const std::str
   return all;
 }
 
-TEST(RelayedLab, FabricPassesWhereSwitchesDoWhatIsAsked) {
-  constexpr int kLooks = 5;
-  Outcome outcome;
-  for (int look = 0; look < kLooks && outcome.exit_code != 0; ++look) {
-    outcome = fabric_in_lab("--simulate --queue 64K --mark 15K --priorities 8",
-                            "--expect host,dscp,ecn,mtu,marks,selective,priorities");
-    if (no_lab_here(outcome)) GTEST_SKIP() << outcome.err;
-  }
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto document = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(document["hosts"], (nlohmann::json{"h0", "h1", "h2"}));
-  for (const char* check : {"host", "dscp", "ecn", "mtu", "marks", "selective", "priorities"}) {
-    EXPECT_EQ(verdicts(document, check).size(), 3U) << check;
-    EXPECT_THAT(verdicts(document, check), Each("pass")) << check;
-  }
-  EXPECT_EQ(document["loads"].size(), 12U) << "of four priorities, into each of three hosts";
+// What kept a look from seeing the network, in the words of those who were kept; empty: nothing did.
+std::string relay_doubt_in(const Outcome& outcome) {
+  const std::size_t begin = outcome.err.find("the relay was too slow for times to be trusted");
+  return begin == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('\n', begin) - begin);
+}
+bool was_sent(const nlohmann::json& load) {
+  return load["sent_bit_per_s"] >= 0.9 * load["asked_bit_per_s"].get<double>();
+}
+std::string disturbance(const Outcome& outcome, const nlohmann::json& document) {
+  if (std::string doubt = relay_doubt_in(outcome); !doubt.empty()) return doubt;
   for (const auto& load : document["loads"]) {
-    EXPECT_EQ(load["senders"], 2);
-    EXPECT_GT(load["ect_marked"], 0);
-    EXPECT_GT(load["marked_from_bytes"], 10'000) << "a queue that is shorter is not marked";
+    if (!was_sent(load)) return "senders got to send less than they were to: " + load.dump();
+    if (load["overlap"] < 0.6) return "senders did not send at the same time: " + load.dump();
+    if (load["dropped_by_socket"] > 0) return "the receiver did not take what came: " + load.dump();
   }
-  EXPECT_THAT(outcome.err, HasSubstr("21 passed, 0 failed, of 0 nothing can be told"));
+  return {};
+}
+
+// The verdicts that are wanted: "marks h0 pass".
+using Verdicts = std::set<std::string>;
+Verdicts of_hosts(const std::vector<std::string>& checks, const std::string& verdict) {
+  Verdicts all;
+  for (const std::string& check : checks)
+    for (const char* host : {" h0 ", " h1 ", " h2 "}) all.insert(check + host + verdict);
+  return all;
+}
+
+// Looks until each of these verdicts has been seen. `holds` is called with what each look says. A look in
+// which one is missing was disturbed, or it is a failure.
+template <class Holds>
+void look_until(Verdicts missing, const std::string& lab, const std::string& flags, Holds holds) {
+  constexpr int kMostLooks = 8;
+  for (int look = 1; !missing.empty(); ++look) {
+    const Outcome outcome = fabric_in_lab(lab, flags);
+    if (no_lab_here(outcome)) GTEST_SKIP() << outcome.err;
+    ASSERT_THAT(outcome.exit_code, AnyOf(0, 1)) << outcome.err;
+    const auto document = nlohmann::json::parse(outcome.out);
+    holds(outcome, document);
+    Verdicts seen;
+    for (const auto& check : document["checks"])
+      seen.insert(fmt::format("{} {} {}", check["check"].get<std::string>(), check["to"].get<std::string>(),
+                              check["verdict"].get<std::string>()));
+    const std::string why = disturbance(outcome, document);
+    for (const std::string& verdict : missing)
+      ASSERT_TRUE(seen.contains(verdict) || !why.empty())
+          << "not seen: " << verdict << ", though nothing disturbed this look\n"
+          << outcome.err;
+    std::erase_if(missing, [&](const std::string& verdict) { return seen.contains(verdict); });
+    ASSERT_TRUE(missing.empty() || look < kMostLooks)
+        << "each look was disturbed, the last one so: " << why << '\n'
+        << outcome.err;
+  }
+}
+
+TEST(RelayedLab, FabricPassesWhereSwitchesDoWhatIsAsked) {
+  const std::vector<std::string> all{"host", "dscp", "ecn", "mtu", "marks", "selective", "priorities"};
+  look_until(of_hosts(all, "pass"), "--simulate --queue 64K --mark 15K --priorities 8",
+             fmt::format("--expect {}", fmt::join(all, ",")),
+             [&](const Outcome& outcome, const nlohmann::json& document) {
+               EXPECT_EQ(document["hosts"], (nlohmann::json{"h0", "h1", "h2"}));
+               std::size_t passed = 0;
+               for (const std::string& check : all) {
+                 EXPECT_EQ(verdicts(document, check).size(), 3U) << check;
+                 passed += static_cast<std::size_t>(std::ranges::count(verdicts(document, check), "pass"));
+                 if (relay_doubt_in(outcome).empty()) {  // busy hosts keep it from telling, and turn nothing
+                   EXPECT_THAT(verdicts(document, check), Not(Contains("fail"))) << outcome.err;
+                 }
+               }
+               EXPECT_THAT(outcome.err, HasSubstr(fmt::format("{} passed, ", passed)));
+               EXPECT_EQ(outcome.exit_code, passed == 3 * all.size() ? 0 : 1);
+               EXPECT_EQ(document["loads"].size(), 12U) << "of four priorities, into each of three hosts";
+               for (const auto& load : document["loads"]) {
+                 EXPECT_EQ(load["senders"], 2);
+                 if (!was_sent(load)) continue;
+                 EXPECT_GT(load["ect_marked"], 0);
+                 EXPECT_GT(load["marked_from_bytes"], 10'000) << "a queue that is shorter is not marked";
+               }
+             });
 }
 
 void expect_nothing_is_on(const Outcome& outcome) {
@@ -85,14 +146,16 @@ TEST(RelayedLab, FabricSaysWhatAnOrdinaryQueueDoesNot) {
 }
 
 TEST(RelayedLab, FabricTellsMarksFromPriorities) {
-  const Outcome outcome =
-      fabric_in_lab("--simulate --queue 64K --mark 15K", "--queues 2 --expect dscp,ecn,priorities");
-  if (no_lab_here(outcome)) GTEST_SKIP() << outcome.err;
-  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
-  const auto document = nlohmann::json::parse(outcome.out);
-  EXPECT_THAT(verdicts(document, "priorities"), Not(Contains("pass")));
-  EXPECT_THAT(verdicts(document, "marks"), Contains("pass"));
-  EXPECT_EQ(document["loads"].size(), 9U) << "two of layers and best effort";
+  look_until(of_hosts({"marks"}, "pass"), "--simulate --queue 64K --mark 15K",
+             "--queues 2 --expect dscp,ecn,priorities",
+             [](const Outcome& outcome, const nlohmann::json& document) {
+               EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+               EXPECT_THAT(verdicts(document, "priorities"), Not(Contains("pass")));
+               if (disturbance(outcome, document).empty()) {
+                 EXPECT_THAT(verdicts(document, "priorities"), Each("fail")) << outcome.err;
+               }
+               EXPECT_EQ(document["loads"].size(), 9U) << "two of layers and best effort";
+             });
 }
 
 TEST(LabRun, FabricSaysWhatABridgeDoesNot) {

@@ -47,7 +47,10 @@ TEST(PerfMayLose, HasTheLimitsThatItIsGiven) {
       "--may-lose-sender 0.05 --may-lose-call 0.05 -b 64K -e 64K -n 2 -c 2 --json -");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(nlohmann::json::parse(outcome.out)["results"][0]["out_of_place"]["wrong_elements"], 0);
-  EXPECT_EQ(perf_on_file({"--may-lose", "0.05", "--may-lose-call", "0.01"}).exit_code, 0);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("5 % of that"), HasSubstr("5 % of what all others")));
+  const Outcome simulated = perf_on_file({"--may-lose", "0.05", "--may-lose-call", "0.01"});
+  EXPECT_EQ(simulated.exit_code, 0);
+  EXPECT_THAT(simulated.out, AllOf(HasSubstr("at most 5 %"), HasSubstr("1 % of what all others")));
   EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --may-lose 0.05 --may-lose-sender 0.06").err,
               AllOf(HasSubstr("--may-lose-sender: "), HasSubstr("to 0.05"), HasSubstr("above --may-lose")));
   EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --may-lose-call 0.06").err,

@@ -63,6 +63,11 @@ TEST(SimulateBounded, HasLimitsBesideWhatMayBeLost) {
   EXPECT_LE(of_sender, 0.01 * (40 + 15) / 40);
   EXPECT_GT(of_call, 0.01);
   EXPECT_LE(of_call, 0.02);
+  EXPECT_THAT(
+      simulate_bounded({"-b", "64K", "-n", "1", "--may-lose", "0.1", "--may-lose-sender", "0.01",
+                        "--may-lose-call", "0.02", "--wide"})
+          .out,
+      AllOf(HasSubstr("at most 10 %"), HasSubstr(", 1 % of that on average over calls, and 2 % of what")));
   for (const char* flag : {"--may-lose-sender", "--may-lose-call"})
     EXPECT_THAT(simulate_bounded({"--may-lose", "0.1", flag, "0.2"}).err,
                 AllOf(HasSubstr(flag), HasSubstr("to 0.1"), HasSubstr("above --may-lose")));

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <deque>
 #include <vector>
 
 #include "base/random.h"
+#include "steer/load_schedule.h"
 
 namespace talweg::steer {
 namespace {
@@ -32,8 +34,19 @@ struct Port {
 constexpr std::int64_t kNsPerByte = 80;
 constexpr std::uint32_t kBytes = 1500, kProbe = 92;
 
-// Two senders at 80 Mbit/s each, whose clocks differ by hours.
-LoadSeen fill(const Port& port, int priority, std::int64_t load_ns = 80'000'000) {
+// A host that has no processor for its sender now and then.
+struct Busy {
+  std::int64_t away_ns = 0;
+  std::int64_t of_ns = 1;
+  bool in_turn = false;  // one sender while the other one is away; else both at once
+  std::int64_t next(std::int64_t now, int sender) const {
+    const std::int64_t at = (now + (in_turn ? sender * of_ns / 2 : 0)) % of_ns;
+    return at < away_ns ? now - at + away_ns : now;
+  }
+};
+
+// Two senders at 80 Mbit/s each, over links of 100 Mbit/s, whose clocks differ by hours.
+LoadSeen fill(const Port& port, int priority, std::int64_t load_ns = 80'000'000, const Busy& busy = {}) {
   struct Waiting {
     LoadArrival packet;
     std::int64_t left_ns;
@@ -44,33 +57,39 @@ LoadSeen fill(const Port& port, int priority, std::int64_t load_ns = 80'000'000)
   constexpr std::int64_t kIdle = 30'000'000, kGap = 150'000, kProbes = 2'000'000;
   for (std::uint16_t s = 0; s < 2; ++s) {
     std::uint32_t order = 0;
-    for (std::int64_t now = s * 70'000; now < kIdle + load_ns; now += kGap) {
+    std::int64_t link_free_ns = 0;
+    const auto leave = [&](std::int64_t now, const LoadArrival& packet) {
+      link_free_ns = std::max(now, link_free_ns) + kNsPerByte * packet.bytes;
+      leaving.push_back({packet, link_free_ns});
+    };
+    std::int64_t now = s * 70'000;
+    LoadSchedule schedule(now, {kIdle, load_ns, kGap, kProbes});
+    for (; !schedule.over(now); now = busy.next(now + LoadSchedule::kTickNs, s)) {
       LoadArrival packet;
       packet.sender = s;
-      packet.stage = now < kIdle                 ? LoadStage::idle
-                     : now < kIdle + load_ns / 4 ? LoadStage::fills
-                                                 : LoadStage::full;
+      packet.stage = schedule.stage(now);
       packet.sent_ns = now + (s == 0 ? 0 : 7'200'000'000'000);
-      if (now % kProbes < kGap)
+      if (schedule.probes_due(now))
         for (const int p : kInUse) {
           packet.priority = static_cast<std::uint8_t>(p);
           packet.order = order++;
           packet.ecn_capable = true;
           packet.bytes = kProbe;
           if (packet.stage == LoadStage::full) ++sent[s].probes[static_cast<std::size_t>(p)];
-          leaving.push_back({packet, now});
+          leave(now, packet);
         }
-      if (packet.stage == LoadStage::idle) continue;
       packet.load = true;
       packet.priority = static_cast<std::uint8_t>(priority);
       packet.bytes = kBytes;
-      packet.order = order++;
-      packet.ecn_capable = random.below(2) == 0;
-      packet.number = packet.ecn_capable ? sent[s].capable++ : sent[s].droppable++;
-      sent[s].bytes += kBytes;
-      sent[s].seconds = static_cast<double>(load_ns) * 1e-9;
-      leaving.push_back({packet, now});
+      for (int due = schedule.load_due(now); due > 0; --due) {
+        packet.order = order++;
+        packet.ecn_capable = random.below(2) == 0;
+        packet.number = packet.ecn_capable ? sent[s].capable++ : sent[s].droppable++;
+        sent[s].bytes += kBytes;
+        leave(now, packet);
+      }
     }
+    sent[s].seconds = schedule.load_seconds(now);
   }
   std::ranges::stable_sort(leaving, {}, &Waiting::left_ns);
   std::array<std::deque<Waiting>, 8> queues;
@@ -116,12 +135,13 @@ LoadSeen fill(const Port& port, int priority, std::int64_t load_ns = 80'000'000)
                    arrivals.begin() + static_cast<std::ptrdiff_t>(i + 8));
   LoadSeen seen = load_seen(arrivals, sent);
   seen.priority = priority;
+  seen.asked_rate = 2 * 8e9 * kBytes / static_cast<double>(kGap);
   return seen;
 }
 
-std::vector<LoadSeen> fill_all(const Port& port) {
+std::vector<LoadSeen> fill_all(const Port& port, const Busy& busy = {}) {
   std::vector<LoadSeen> loads;
-  for (const int p : {4, 3, 2, 1}) loads.push_back(fill(port, p));
+  for (const int p : {4, 3, 2, 1}) loads.push_back(fill(port, p, 80'000'000, busy));
   return loads;
 }
 
@@ -306,6 +326,66 @@ TEST(LoadChecks, OfTwoHostsOnlyWhatIsThereIsBelieved) {
   }
 }
 
+// Hosts that have no processor for a while, and some again and again: that can keep anything from being told,
+// but it makes no verdict wrong.
+TEST(LoadChecks, BusySendersTurnNoVerdict) {
+  bool told = false, not_told = false;
+  for (const std::int64_t of_ns : {4'000'000, 10'000'000, 30'000'000, 50'000'000})
+    for (const int tenths : {1, 3, 5, 6, 7, 8, 9, -1, -3, -5, -6, -7, -8, -9}) {
+      const Busy busy{of_ns * std::abs(tenths) / 10, of_ns, tenths < 0};
+      const auto asked = fill_all(kSetUpAsAsked, busy), ordinary = fill_all({}, busy);
+      const auto verdicts = [](const std::vector<LoadSeen>& loads) {
+        return std::array{check_marks(loads, false), check_selective(loads, false),
+                          check_priorities(loads, kInUse, false)};
+      };
+      for (const FabricCheck& check : verdicts(asked)) {
+        EXPECT_NE(check.verdict, Verdict::fail)
+            << check.what << ": " << check.seen << "; " << tenths << " of " << of_ns;
+        (check.verdict == Verdict::pass ? told : not_told) = true;
+      }
+      for (const FabricCheck& check : verdicts(ordinary))
+        EXPECT_NE(check.verdict, Verdict::pass)
+            << check.what << ": " << check.seen << "; " << tenths << " of " << of_ns;
+    }
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(not_told);
+}
+
+TEST(LoadChecks, HostsThatAreTooBusyToFillALinkAreNamed) {
+  LoadSeen load = fill(kSetUpAsAsked, 4, 80'000'000, {9'000'000, 10'000'000, true});
+  EXPECT_FALSE(was_sent(load));
+  EXPECT_TRUE(was_disturbed(load)) << "it is to be done again";
+  FabricCheck check = check_marks(std::array{load}, false);
+  EXPECT_EQ(check.verdict, Verdict::cannot_tell);
+  EXPECT_THAT(check.seen, HasSubstr(": the senders' hosts are too busy: they sent "));
+  load.wait_ns = load.idle_ns;
+  check = check_marks(std::array{load}, false);
+  EXPECT_EQ(check.verdict, Verdict::cannot_tell);
+  EXPECT_THAT(check.seen, StartsWith("no queue built up, as the senders' hosts are too busy: they sent "));
+  EXPECT_TRUE(was_sent(fill(kSetUpAsAsked, 4)));
+  EXPECT_FALSE(was_disturbed(fill(kSetUpAsAsked, 4)));
+  LoadSeen apart = fill(kSetUpAsAsked, 4);
+  apart.overlap = 0.3;
+  EXPECT_TRUE(was_disturbed(apart));
+}
+
+TEST(LoadSchedule, MakesUpForLittleThatWasMissed) {
+  LoadSchedule schedule(
+      0, {.idle_ns = 10'000'000, .load_ns = 40'000'000, .load_gap_ns = 100'000, .probes_gap_ns = 2'000'000});
+  EXPECT_EQ(schedule.load_due(9'999'999), 0);
+  EXPECT_EQ(schedule.load_due(10'000'000), 1);
+  EXPECT_EQ(schedule.load_due(11'000'000), 10);
+  EXPECT_EQ(schedule.load_due(31'000'000), 21) << "2 ms of 20";
+  EXPECT_TRUE(schedule.probes_due(31'000'000));
+  EXPECT_TRUE(schedule.probes_due(31'000'000)) << "one is made up for";
+  EXPECT_FALSE(schedule.probes_due(31'000'000)) << "the others are not";
+  EXPECT_EQ(schedule.stage(9'999'999), LoadStage::idle);
+  EXPECT_EQ(schedule.stage(19'999'999), LoadStage::fills);
+  EXPECT_EQ(schedule.stage(20'000'000), LoadStage::full);
+  EXPECT_FALSE(schedule.over(49'999'999));
+  EXPECT_TRUE(schedule.over(50'000'000));
+}
+
 void expect_doubt(const LoadSeen& load, const char* why) {
   for (const FabricCheck& check :
        {check_marks(std::array{load}, false), check_selective(std::array{load}, false),
@@ -357,6 +437,13 @@ TEST(LoadChecks, AShortQueueWithoutMarksIsNoFailure) {
   load.idle_ns = 1e5;
   EXPECT_EQ(check_marks(std::array{load}, false).verdict, Verdict::cannot_tell);
   EXPECT_EQ(check_selective(std::array{load}, false).verdict, Verdict::cannot_tell);
+  load.sent_rate = load.asked_rate / 2;
+  EXPECT_TRUE(was_full(load));
+  EXPECT_TRUE(was_disturbed(load));
+  for (const FabricCheck& check :
+       {check_marks(std::array{load}, false), check_selective(std::array{load}, false)})
+    EXPECT_THAT(check.seen,
+                HasSubstr(": the senders' hosts are too busy: they sent 80 Mbit/s of 160 Mbit/s"));
   load.most_wait_ns = 20e6;  // 250 KB
   EXPECT_EQ(check_marks(std::array{load}, false).verdict, Verdict::fail);
   EXPECT_EQ(check_selective(std::array{load}, false).verdict, Verdict::fail);

@@ -131,6 +131,30 @@ TEST(PerfTable, EveryLineThatIsNoResultBeginsWithAHash) {
   EXPECT_THAT(text, HasSubstr("# one rank: start several with: talweg run -n 4 -- talweg perf all_reduce\n"));
 }
 
+TEST(PerfTable, BelowItStandsWhatWasLostAndAllLimitsThatWereGiven) {
+  std::vector<PerfRow> rows(2, all_reduce_row());
+  rows[1].lost = LostPart{0.02, 0.25};
+  PerfOptions options;
+  const auto sentence = [&] { return lost_sentences(options, rows, 0.1, false); };
+  ASSERT_EQ(sentence().size(), 1U) << "of the second row alone something may be lost";
+  EXPECT_EQ(
+      sentence()[0],
+      "1 MiB, ring: 2 % of what ranks sent each other did not come in time; at most 10 % may be missing of "
+      "what one sends another, in whole packets. Before these calls came 20 more, which lose nothing and "
+      "are counted below");
+  options.may_lose_sender = 0.01;
+  EXPECT_THAT(sentence()[0],
+              HasSubstr("of what one sends another, 1 % of that on average over calls, in whole"));
+  options.may_lose_call = 0.05;
+  EXPECT_THAT(sentence()[0],
+              HasSubstr(" on average over calls, and 5 % of what all others together send a rank "
+                        "in a call, in whole packets. "));
+  options.may_lose_sender.reset();
+  EXPECT_THAT(sentence()[0], HasSubstr("one sends another, and 5 % of what all others together send"));
+  EXPECT_THAT(lost_sentences(options, rows, 0.1, true)[0],
+              HasSubstr(". Of what is missing 25 % was in packets that were not droppable"));
+}
+
 TEST(PerfTable, TheFooterSaysWhetherAllIsWellAndTheMeanBusBandwidth) {
   PerfTotals totals = summed({all_reduce_row()});
   EXPECT_EQ(totals.wrong, 3u);
