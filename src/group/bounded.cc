@@ -19,6 +19,7 @@
 #include "group/bell.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_terms.h"
+#include "group/bounded_warnings.h"
 #include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
@@ -149,7 +150,7 @@ void Sums::meet(const BoundedSeams& seams) {
   std::shared_ptr<Bell> bell;
   try {  // what is refused here is for all to know
     const std::string address = group_->address();
-    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)));
+    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)), seams.socket);
     more = live::more_paths(*socket, static_cast<std::size_t>(whole_number_of("TALWEG_PATHS")));
     bell = std::make_shared<Bell>();
     mine.port = static_cast<std::uint16_t>(socket->address().port());
@@ -191,6 +192,7 @@ void Sums::meet(const BoundedSeams& seams) {
     more = ways.take_more();
   }
   if (options.stride == 0) return;  // the group's connections serve
+  warn_of_credits(*group_, all, servers_);
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
 }
 

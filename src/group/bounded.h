@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "live/udp/udp_sender.h"
+#include "live/udp/udp_socket.h"
 #include "talweg/bounded_loss.h"
 
 namespace talweg::group {
@@ -12,6 +13,7 @@ struct BoundedSeams {
   live::UdpSender::SendCall send;
   bool offload = true;
   bool warm_up = true;
+  live::UdpOptions socket;
 };
 std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions& options,
                                           const BoundedSeams& seams);

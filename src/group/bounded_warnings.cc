@@ -1,0 +1,46 @@
+#include "group/bounded_warnings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "live/udp/udp_socket.h"
+#include "protocol/bounded/exchange.h"
+
+namespace talweg::group {
+
+// Below protocol::ExchangeOptions::most_queue_bytes a sender cannot fill the queue that the rate control
+// means it to have: links stand idle while it waits for acknowledgements. Where a full buffer shared by so
+// many ranks is less than that, no setting helps, and nothing is said.
+void warn_of_credits(const Group& group, std::span<const Introduction> all, const std::vector<int>& servers) {
+  if (group.rank() != 0) return;
+  const std::size_t others = all.size() - 1;
+  const auto wanted = static_cast<std::size_t>(live::UdpOptions{}.receive_bytes);
+  const auto needed = static_cast<std::size_t>(protocol::ExchangeOptions{}.most_queue_bytes);
+  const std::size_t least = std::min(needed, wanted / others);
+  std::size_t ranks = 0, worst = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const bool sums = servers.empty() || std::ranges::count(servers, static_cast<int>(r)) > 0;
+    if (!sums || all[r].credit >= least) continue;
+    if (ranks++ == 0 || all[r].credit < all[worst].credit) worst = r;
+  }
+  if (ranks == 0) return;
+  const auto bytes = [](std::size_t n) { return to_string(Bytes{static_cast<std::int64_t>(n)}); };
+  const std::size_t credit = all[worst].credit;
+  Logger(group.rank())
+      .log(LogLevel::warn, "bounded",
+           "the kernel gives rank {} ({}) {} to receive datagrams, {} for each of {} senders, where {} are "
+           "needed{}: over a round trip of 100 us none of them sends more than {:.2f} Gbit/s, and bounded "
+           "sums "
+           "are slower; more with sysctl -w net.core.rmem_max={}",
+           worst, group.host_of(static_cast<int>(worst)), bytes(credit * others), bytes(credit), others,
+           bytes(needed), ranks > 1 ? fmt::format(" (so it is for {} ranks)", ranks) : "",
+           static_cast<double>(credit) * 8 / 100e-6 / 1e9, wanted);
+}
+
+}  // namespace talweg::group

@@ -1,0 +1,17 @@
+// What is told, once, of what makes bounded sums slower than they could be, or do less than was asked for: as
+// a warning, with what to change.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "group/bounded_terms.h"
+#include "talweg/group.h"
+
+namespace talweg::group {
+
+// Of socket buffers that leave each sender less room than it is to have in the queue: by rank 0, one line for
+// all ranks. `servers`: those that sum; none: all do.
+void warn_of_credits(const Group& group, std::span<const Introduction> all, const std::vector<int>& servers);
+
+}  // namespace talweg::group
