@@ -316,9 +316,7 @@ LossReport Sums::reduce(Sum& sum) {
     run(sum);
     keep_lost(sum);
     ended_well_ = true;
-    if (const int r = exchange_->left_a_path(); r >= 0)
-      Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {}",
-                         live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
+    warn_of_datagrams(*group_, *exchange_);
     LossReport said = report(sum);
     said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
     return said;

@@ -1,6 +1,8 @@
 // What bounded sums tell once of what makes them slower than they could be, or do less than was asked for.
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -61,6 +63,28 @@ TEST(BoundedWarnings, BuffersThatHoldWhatIsNeededAreNot) {
   EXPECT_EQ(said_with_buffers_of(48 << 10, 0), "");
   EXPECT_EQ(said_with_buffers_of(212'992, 0), "") << "what Linux gives where nobody has set anything";
   EXPECT_EQ(said_with_buffers_of(36 << 10, 3, {.servers = {0, 1}}), "") << "nobody sends datagrams there";
+}
+
+TEST(BoundedWarnings, ClassesThatTheHostRefusesAreToldOnce) {
+  const auto said = [](int error) {
+    return said_by(2, [error](Group& group) {
+      BoundedSeams seams = lossy(0, 1);
+      if (group.rank() == 1)
+        seams.send = [error](int fd, mmsghdr* messages, unsigned n) {
+          if (messages->msg_hdr.msg_controllen == 0) return ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
+          errno = error;
+          return -1;
+        };
+      const auto sums = make_bounded(group, {.classes = {.droppable_front = 0.5, .queues = 4}}, seams);
+      for (int call = 0; call < 2; ++call) sum_once(*sums, group);
+    });
+  };
+  EXPECT_THAT(
+      said(EPERM),
+      MatchesRegex(
+          "talweg: [^\n]* \\[1\\] WARN net: bounded loss: this host refuses DSCP and ECN of datagrams "
+          "\\(Operation not permitted\\): they travel in one class, [^\n]*set IP_TOS[^\n]*\n"));
+  EXPECT_THAT(said(EINVAL), HasSubstr("(Invalid argument): they travel"));
 }
 
 }  // namespace
