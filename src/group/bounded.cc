@@ -50,7 +50,8 @@ class Sums : public BoundedSums {
       : group_(std::move(group)),
         options_(options),
         bounds_(protocol::bounds_of(parts_of(options))),
-        said_(index(size())) {
+        said_(index(size())),
+        deadlines_(seams.round_trips_ns) {
     if (size() > 1) meet(seams);  // of one rank, all are servers
   }
 
@@ -134,6 +135,7 @@ class Sums : public BoundedSums {
   std::vector<CallWords> said_;               // by rank, of this call
   std::vector<std::byte> copy_;               // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
+  DeadlineWarning deadlines_;
   std::uint64_t calls_ = 0;
   bool ended_well_ = false;  // a call with data
   std::optional<Error> broken_;
@@ -291,6 +293,7 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
   try {
     check_here(call);
     sum.emplace(prepare(call));
+    if (exchange_) deadlines_.look(*group_, group_->timeout_ns({.timeout = call.timeout}));
     group_->begin_bounded(kind_, calls_, call);
   } catch (const std::exception&) {
     if (size() == 1) throw;

@@ -53,4 +53,34 @@ void warn_of_datagrams(const Group& group, live::BoundedExchange& exchange) {
     log.log(LogLevel::warn, "net", "bounded loss: {}", refusal);
 }
 
+// After ranks have told each other their calls, data take half a round trip, what was lost of them another
+// half, and the sums, too.
+void DeadlineWarning::look(const GroupImpl& group, std::int64_t deadline_ns) {
+  if (deadline_ns >= shortest_ns_) return;
+  shortest_ns_ = deadline_ns;
+  const std::vector<std::int64_t> trips =
+      round_trips_ns_.empty() ? group.least_round_trips_ns() : round_trips_ns_;
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<std::string> ranks;
+  std::int64_t longest_ns = 0;
+  for (int r = 0; r < group.size(); ++r) {
+    const std::int64_t trip_ns = trips[static_cast<std::size_t>(r)];
+    if (r == group.rank() || trip_ns <= deadline_ns) continue;
+    longest_ns = std::max(longest_ns, trip_ns);
+    ranks.push_back(fmt::format("rank {} ({})", r, group.host_of(r)));
+  }
+  if (ranks.empty()) return;
+  shortest_ns_ = 0;
+  const std::size_t unnamed = ranks.size() - std::min(ranks.size(), kMostNamed);
+  ranks.resize(ranks.size() - unnamed);
+  const auto ms = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  Logger(group.rank())
+      .log(LogLevel::warn, "bounded",
+           "a deadline of {:.6g} ms is shorter than the round trip to {}{}, which takes {}{:.6g} ms: no call "
+           "of bounded sums ends by then; give it several round trips, by TALWEG_TIMEOUT or the call's own "
+           "timeout: failures are found so much later",
+           ms(deadline_ns), fmt::join(ranks, ", "), unnamed > 0 ? fmt::format(" and {} more", unnamed) : "",
+           ranks.size() > 1 ? "up to " : "", ms(longest_ns));
+}
+
 }  // namespace talweg::group

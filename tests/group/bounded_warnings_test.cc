@@ -1,14 +1,19 @@
 // What bounded sums tell once of what makes them slower than they could be, or do less than was asked for.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "group/bounded.h"
+#include "group/group_impl.h"
 #include "lossy.h"
 #include "ranks.h"
 #include "talweg/bounded_loss.h"
@@ -16,6 +21,7 @@
 namespace talweg::group {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -85,6 +91,53 @@ TEST(BoundedWarnings, ClassesThatTheHostRefusesAreToldOnce) {
           "talweg: [^\n]* \\[1\\] WARN net: bounded loss: this host refuses DSCP and ECN of datagrams "
           "\\(Operation not permitted\\): they travel in one class, [^\n]*set IP_TOS[^\n]*\n"));
   EXPECT_THAT(said(EINVAL), HasSubstr("(Invalid argument): they travel"));
+}
+
+// As ranks far away from each other have them, with deadlines that these three do keep.
+TEST(BoundedWarnings, DeadlinesThatAreShorterThanARoundTripAreToldOnce) {
+  const auto said = [](const std::vector<std::chrono::seconds>& timeouts) {
+    return said_by(3, [&](Group& group) {
+      BoundedSeams seams = lossy(0, 1);
+      seams.round_trips_ns = {0, 400'000'000'000, 500'000'000'000};
+      const auto sums = make_bounded(group, {}, seams);
+      std::vector<float> values(10'000, 1.F);
+      for (const std::chrono::seconds timeout : timeouts)
+        sums->all_reduce(
+            {.in = values.data(), .out = values.data(), .count = values.size(), .timeout = timeout});
+    });
+  };
+  using std::chrono::seconds;
+  EXPECT_EQ(said({seconds(500), seconds(1000)}), "");
+  const std::string one = said({seconds(500), seconds(450), seconds(300)});
+  EXPECT_EQ(warnings(one), 3U) << "ranks 0 and 1 of rank 2, which itself hears of rank 1 later: " << one;
+  for (const char* const rank : {"0", "1"})
+    EXPECT_THAT(
+        one, ContainsRegex(fmt::format("\\[{}\\] WARN bounded: a deadline of 450000 ms is shorter than the "
+                                       "round trip to rank 2 \\([^\n]*\\), which takes 500000 ms: no call of "
+                                       "bounded sums ends by then[^\n]*TALWEG_TIMEOUT",
+                                       rank)));
+  EXPECT_THAT(one, HasSubstr("[2] WARN bounded: a deadline of 300000 ms"));
+  EXPECT_THAT(
+      said({seconds(100)}),
+      ContainsRegex("\\[0\\] WARN bounded: a deadline of 100000 ms is shorter than the round trip to rank 1 "
+                    "\\([^\n]*\\), rank 2 \\([^\n]*\\), which takes up to 500000 ms"));
+}
+
+TEST(BoundedWarnings, RoundTripsAreThoseThatConnectionsHaveMeasured) {
+  const Variable no_shared_memory("TALWEG_SHM", "0");
+  for (const char* const transport : {"tcp", "udp"}) {
+    const Variable datagrams("TALWEG_TRANSPORT", transport);
+    run_ranks(3, [&](Group& group) {
+      float value = 1;
+      for (int call = 0; call < 20; ++call) group.all_reduce(&value, &value, 1, DataType::f32, ReduceOp::max);
+      const std::array<int, 3> turned{2, 1, 0};
+      const auto split = group.split(turned);
+      const auto trips = std::dynamic_pointer_cast<GroupImpl>(split)->least_round_trips_ns();
+      ASSERT_EQ(trips.size(), 3U);
+      for (int r = 0; r < 3; ++r)
+        EXPECT_EQ(trips[static_cast<std::size_t>(r)] > 0, r != split->rank()) << transport << r;
+    });
+  }
 }
 
 }  // namespace

@@ -465,6 +465,8 @@ PeerStatistics UdpLink::measured() const {
   const protocol::DatagramFlow& flow = end_->flow();
   sum.retransmits = flow.statistics().lost_by_gap + flow.statistics().timeouts;
   sum.round_trip_us = static_cast<std::uint32_t>(flow.round_trip().smoothed_ns() / 1000);
+  // Rounded up: what is measured is not 0.
+  sum.least_round_trip_us = static_cast<std::uint32_t>((flow.round_trip().base_ns() + 999) / 1000);
   sum.acked_bytes = flow.bytes_arrived();
   sum.resent_bytes = flow.statistics().bytes_sent_again;
   sum.busy_seconds = busy_seconds_;
