@@ -19,6 +19,7 @@
 #include "group/bell.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_terms.h"
+#include "group/bounded_warnings.h"
 #include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
@@ -49,7 +50,8 @@ class Sums : public BoundedSums {
       : group_(std::move(group)),
         options_(options),
         bounds_(protocol::bounds_of(parts_of(options))),
-        said_(index(size())) {
+        said_(index(size())),
+        deadlines_(seams.round_trips_ns) {
     if (size() > 1) meet(seams);  // of one rank, all are servers
   }
 
@@ -133,6 +135,7 @@ class Sums : public BoundedSums {
   std::vector<CallWords> said_;               // by rank, of this call
   std::vector<std::byte> copy_;               // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
+  DeadlineWarning deadlines_;
   std::uint64_t calls_ = 0;
   bool ended_well_ = false;  // a call with data
   std::optional<Error> broken_;
@@ -149,7 +152,7 @@ void Sums::meet(const BoundedSeams& seams) {
   std::shared_ptr<Bell> bell;
   try {  // what is refused here is for all to know
     const std::string address = group_->address();
-    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)));
+    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)), seams.socket);
     more = live::more_paths(*socket, static_cast<std::size_t>(whole_number_of("TALWEG_PATHS")));
     bell = std::make_shared<Bell>();
     mine.port = static_cast<std::uint16_t>(socket->address().port());
@@ -191,6 +194,7 @@ void Sums::meet(const BoundedSeams& seams) {
     more = ways.take_more();
   }
   if (options.stride == 0) return;  // the group's connections serve
+  warn_of_credits(*group_, all, servers_);
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
 }
 
@@ -289,6 +293,7 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
   try {
     check_here(call);
     sum.emplace(prepare(call));
+    if (exchange_) deadlines_.look(*group_, group_->timeout_ns({.timeout = call.timeout}));
     group_->begin_bounded(kind_, calls_, call);
   } catch (const std::exception&) {
     if (size() == 1) throw;
@@ -314,9 +319,7 @@ LossReport Sums::reduce(Sum& sum) {
     run(sum);
     keep_lost(sum);
     ended_well_ = true;
-    if (const int r = exchange_->left_a_path(); r >= 0)
-      Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {}",
-                         live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
+    warn_of_datagrams(*group_, *exchange_);
     LossReport said = report(sum);
     said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
     return said;

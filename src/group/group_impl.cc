@@ -286,6 +286,15 @@ std::optional<Error> GroupImpl::failure_of(int rank) const {
                                                    identity_.hosts[static_cast<std::size_t>(rank)]));
 }
 
+std::vector<std::int64_t> GroupImpl::least_round_trips_ns() const {
+  std::vector<std::int64_t> trips(identity_.hosts.size());
+  const auto guard = world_->lock();
+  for (const live::PeerStatistics& peer : world_->engine().peer_statistics())
+    if (const int node = node_at(peer.rank); node >= 0 && node < size())
+      trips[static_cast<std::size_t>(node)] = std::int64_t{peer.least_round_trip_us} * 1000;
+  return trips;
+}
+
 void GroupImpl::set_timeout(std::chrono::milliseconds timeout) {
   if (timeout.count() < 1) throw Error(ErrorCode::invalid_argument, "set_timeout: expected at least 1 ms");
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 30);

@@ -69,6 +69,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::string host_of(int rank) const override;
   // Why nothing more is to be expected of this rank: the group has failed, or it has left.
   std::optional<Error> failure_of(int rank) const;
+  // The shortest of late to each rank, as connections have measured it; 0: none has.
+  std::vector<std::int64_t> least_round_trips_ns() const;
   std::string flight_record() const override;
 
   // Lets plans follow the network from now on. To be called before the first collective, on every rank.

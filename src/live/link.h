@@ -35,13 +35,14 @@ struct LinkStatistics {
 // What the way to a rank has measured of itself; zeros where it cannot.
 struct PeerStatistics {
   int rank = 0;
-  std::uint64_t retransmits = 0;    // segments sent again
-  std::uint32_t round_trip_us = 0;  // smoothed
-  std::uint64_t acked_bytes = 0;    // that have arrived there
-  std::uint64_t resent_bytes = 0;   // once more
-  double busy_seconds = 0;          // for which something was on its way there and there was room for it
-  bool datagrams = false;           // what is sent now goes in datagrams
-  std::uint64_t paths_left = 0;     // times that one of several answered nothing and was left
+  std::uint64_t retransmits = 0;          // segments sent again
+  std::uint32_t round_trip_us = 0;        // smoothed
+  std::uint32_t least_round_trip_us = 0;  // of late; 0: not measured
+  std::uint64_t acked_bytes = 0;          // that have arrived there
+  std::uint64_t resent_bytes = 0;         // once more
+  double busy_seconds = 0;       // for which something was on its way there and there was room for it
+  bool datagrams = false;        // what is sent now goes in datagrams
+  std::uint64_t paths_left = 0;  // times that one of several answered nothing and was left
 };
 
 class Link {

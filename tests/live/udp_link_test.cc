@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +54,7 @@ class UdpLinkAlone : public ::testing::Test {
     Connection connection;
     connection.rank = 1;
     connection.streams.emplace_back(fds[0]);
-    UdpLinkOptions options;
+    UdpLinkOptions options = options_;
     options.host_timeout_ns = host_timeout_ns;
     options.end.most_payload = most_payload;
     options.end.flow.paths = paths;
@@ -79,6 +80,7 @@ class UdpLinkAlone : public ::testing::Test {
     link_->flush();
   }
 
+  UdpLinkOptions options_;  // but for what open() sets
   EventLoop loop_;
   Ear ear_;
   FileDescriptor other_, lifeline_;  // another descriptor of the link's own end
@@ -163,6 +165,30 @@ TEST_F(UdpLinkAlone, TakesNothingThatIsNotSealedForItOverItsConnection) {
   EXPECT_FALSE(link_->gone());
   EXPECT_EQ(ear_.frames, 0);
   EXPECT_EQ(link_->measured().acked_bytes, 0U);
+}
+
+TEST_F(UdpLinkAlone, SaysOnceOfAllLinksThatTheHostRefusesClasses) {
+  options_.end.sender.offload = false;  // so that a class is the only thing that is asked for
+  options_.end.send = [](int fd, mmsghdr* messages, unsigned n) {
+    if (messages->msg_hdr.msg_controllen == 0) return ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
+    errno = EPERM;
+    return -1;
+  };
+  testing::internal::CaptureStderr();
+  for (int link = 0; link < 2; ++link) {
+    open(15'000'000'000);
+    introduce(there_);
+    send_frame();
+    UdpReceiver receiver(there_);
+    int came = 0;
+    receiver.receive([&](UdpReceiver::Datagram&) { ++came; });
+    EXPECT_GE(came, 1);
+    send_frame();
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ::testing::MatchesRegex(
+                  "talweg: [^\n]* \\[0\\] WARN net: datagrams to rank 1: this host refuses DSCP "
+                  "and ECN of datagrams \\(Operation not permitted\\): [^\n]*set IP_TOS[^\n]*\n"));
 }
 
 TEST_F(UdpLinkAlone, SaysWhichRankCannotSendDatagrams) {

@@ -200,6 +200,31 @@ TEST(Udp, WhereClassesAreRefusedDatagramsLeaveWithoutThem) {
   way.take();
   EXPECT_EQ(way.got, way.sent);
   EXPECT_EQ(way.sender.statistics().class_refused, 1U);
+  EXPECT_EQ(way.sender.statistics().class_error, EINVAL);
+  EXPECT_THAT(
+      classes_refused(way.sender.statistics()),
+      ::testing::HasSubstr("refuses DSCP and ECN of datagrams (Invalid argument): they travel in one"));
+}
+
+TEST(Udp, WhereAllIsRefusedForATimeItIsNotTheClass) {
+  bool closed = true;
+  std::size_t with_class = 0;
+  Way way(UdpAddress("127.0.0.1:0"), [&](int fd, mmsghdr* m, unsigned n) {
+    if (closed) return fail_with(EPERM);
+    for (unsigned i = 0; i < n; ++i) with_class += classed(m[i]) ? 1 : 0;
+    return ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+  });
+  for (int i = 0; i < 20; ++i) way.send(1000 - static_cast<std::size_t>(i));
+  EXPECT_TRUE(way.sender.flush());
+  EXPECT_EQ(way.sender.statistics().dropped, 20U);
+  way.sent.clear();
+  closed = false;
+  way.send(500);
+  EXPECT_TRUE(way.sender.flush());
+  way.take();
+  EXPECT_EQ(way.got, way.sent);
+  EXPECT_EQ(with_class, 1U);
+  EXPECT_EQ(way.sender.statistics().class_refused, 0U);
 }
 
 TEST(Udp, ARemovedDestinationIsAnothersOnceWhatWaitedHasLeft) {

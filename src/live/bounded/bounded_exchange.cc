@@ -80,6 +80,11 @@ int BoundedExchange::left_a_path() {
   return -1;
 }
 
+std::string BoundedExchange::class_refusal() {
+  if (sender_.statistics().class_refused == 0 || std::exchange(told_of_classes_, true)) return {};
+  return classes_refused(sender_.statistics());
+}
+
 bool BoundedExchange::has_room(int rank) {
   const UdpSender::Destination to = to_[static_cast<std::size_t>(rank)][0];
   return sender_.place(to, wire::kOrdinary, peers_.around_payload() + most_payload()) != nullptr ||

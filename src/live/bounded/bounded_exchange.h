@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "live/bounded/bounded_peers.h"
@@ -64,6 +65,8 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   // A rank to which a path answers nothing and was left; -1: none, or one has been told of. Where paths come
   // and go a line each time would say nothing more.
   int left_a_path();
+  // For people, once: that the host lets no class be set. Empty: it does, or it has been said.
+  std::string class_refusal();
 
   const UdpSocket& socket() const { return socket_; }
   const wire::DatagramRefusals& refusals() const { return peers_.refusals(); }
@@ -81,6 +84,7 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   BoundedPeers peers_;
   std::vector<std::vector<UdpSender::Destination>> to_;  // by rank and path; none: this rank
   bool told_ = false;                                    // of a path that was left
+  bool told_of_classes_ = false;
 };
 
 }  // namespace talweg::live

@@ -362,6 +362,7 @@ PeerStatistics EitherLink::measured() const {
   return {.rank = peer_,
           .retransmits = a.retransmits + b.retransmits,
           .round_trip_us = way_ == Way::tcp ? a.round_trip_us : b.round_trip_us,
+          .least_round_trip_us = way_ == Way::tcp ? a.least_round_trip_us : b.least_round_trip_us,
           .acked_bytes = a.acked_bytes + b.acked_bytes,
           .resent_bytes = a.resent_bytes + b.resent_bytes,
           .busy_seconds = a.busy_seconds + b.busy_seconds,

@@ -131,6 +131,9 @@ PeerStatistics TcpLink::measured() const {
     const TcpTraffic traffic = tcp_traffic(stream.fd());
     sum.retransmits += traffic.retransmits;
     sum.round_trip_us = std::max(sum.round_trip_us, traffic.round_trip_us);
+    if (sum.least_round_trip_us == 0 ||
+        (traffic.least_round_trip_us > 0 && traffic.least_round_trip_us < sum.least_round_trip_us))
+      sum.least_round_trip_us = traffic.least_round_trip_us;
     sum.acked_bytes += traffic.acked_bytes;
     sum.resent_bytes += traffic.resent_bytes;
     sum.busy_seconds = std::max(sum.busy_seconds, traffic.busy_seconds);

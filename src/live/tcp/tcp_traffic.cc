@@ -19,7 +19,13 @@ tcp_info info_of(int socket) {
 TcpTraffic tcp_traffic(int socket) {
   const tcp_info info = info_of(socket);
   const auto held_up = static_cast<double>(info.tcpi_rwnd_limited);
-  return {info.tcpi_total_retrans, info.tcpi_rtt, info.tcpi_bytes_acked, info.tcpi_bytes_retrans,
+  // The kernel says ~0 where it has measured none.
+  const std::uint32_t least = info.tcpi_min_rtt == ~std::uint32_t{0} ? 0 : info.tcpi_min_rtt;
+  return {info.tcpi_total_retrans,
+          info.tcpi_rtt,
+          least,
+          info.tcpi_bytes_acked,
+          info.tcpi_bytes_retrans,
           (static_cast<double>(info.tcpi_busy_time) - held_up) * 1e-6};
 }
 

@@ -6,8 +6,9 @@
 namespace talweg::live {
 
 struct TcpTraffic {
-  std::uint64_t retransmits = 0;    // segments sent again
-  std::uint32_t round_trip_us = 0;  // smoothed
+  std::uint64_t retransmits = 0;          // segments sent again
+  std::uint32_t round_trip_us = 0;        // smoothed
+  std::uint32_t least_round_trip_us = 0;  // of the last minutes; 0: not measured
   std::uint64_t acked_bytes = 0;
   std::uint64_t resent_bytes = 0;
   double busy_seconds = 0;  // with something unacknowledged, less what the receiver had no room for

@@ -158,6 +158,7 @@ bool UdpLink::work() {
   } while (all && end_->flow().unsent(0) == 0 && end_->flow().room(0) > 0 && !idle());
   want_room(!all);
   note_paths();
+  note_classes();
   const bool busy = end_->flow().bytes_on_their_way() > 0;
   if (busy_since_ns_ > 0) busy_seconds_ += static_cast<double>(now - busy_since_ns_) * 1e-9;
   busy_since_ns_ = busy ? now : 0;
@@ -192,6 +193,12 @@ void UdpLink::note_paths() {
     Logger(own_).log(
         LogLevel::warn, "net", "{}",
         paths_left(std::max<std::size_t>(paths.left(), 1), paths.paths(), fmt::format("rank {}", peer_)));
+}
+
+// It is a policy of this host: of each link a line would say nothing more.
+void UdpLink::note_classes() const {
+  if (end_->sent().class_refused > 0 && !std::exchange(*options_.told_of_classes, true))
+    Logger(own_).log(LogLevel::warn, "net", "datagrams to rank {}: {}", peer_, classes_refused(end_->sent()));
 }
 
 // A timer that ends too early costs a look; setting it costs a system call.
@@ -458,6 +465,8 @@ PeerStatistics UdpLink::measured() const {
   const protocol::DatagramFlow& flow = end_->flow();
   sum.retransmits = flow.statistics().lost_by_gap + flow.statistics().timeouts;
   sum.round_trip_us = static_cast<std::uint32_t>(flow.round_trip().smoothed_ns() / 1000);
+  // Rounded up: what is measured is not 0.
+  sum.least_round_trip_us = static_cast<std::uint32_t>((flow.round_trip().base_ns() + 999) / 1000);
   sum.acked_bytes = flow.bytes_arrived();
   sum.resent_bytes = flow.statistics().bytes_sent_again;
   sum.busy_seconds = busy_seconds_;

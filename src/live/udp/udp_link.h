@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct UdpLinkOptions {
   UdpOptions socket;
   UdpEndOptions end;
   std::int64_t host_timeout_ns = 15'000'000'000;
+  // The log has been told that classes are refused: of all links that share it.
+  std::shared_ptr<bool> told_of_classes = std::make_shared<bool>(false);
 };
 
 class UdpLink : public Link, private Watcher {
@@ -94,6 +97,7 @@ class UdpLink : public Link, private Watcher {
   void arm(std::int64_t now_ns);
   void want_room(bool wanted);
   void note_paths();
+  void note_classes() const;
   void lose(std::optional<ErrorCode> failure, const std::string& why);
   void taken(const OutFrame& frame);
   bool idle() const { return queue_.empty() && writer_.empty(); }

@@ -46,6 +46,15 @@ std::string paths_left(std::size_t left, std::size_t paths, const std::string& w
                      left == 1 ? "answers nothing; it is left" : "answer nothing; they are left");
 }
 
+std::string classes_refused(const UdpSendStatistics& statistics) {
+  return fmt::format(
+      "this host refuses DSCP and ECN of datagrams ({}): they travel in one class, without either, so that "
+      "switches drop what they could mark and nothing overtakes; let the program set IP_TOS: a policy of "
+      "this "
+      "host, such as a firewall, refuses it",
+      std::strerror(statistics.class_error));
+}
+
 UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall send,
                      std::vector<UdpSocket> more)
     : socket_(socket),
@@ -151,6 +160,10 @@ void UdpSender::took(std::size_t messages) {
     statistics_.datagrams += message_datagrams_[i];
     statistics_.bytes += parts_[i].iov_len;
     Group& group = group_[first_];
+    if (Peer& peer = destinations_[group.to]; peer.class_error != 0) {
+      statistics_.class_error = std::exchange(peer.class_error, 0);
+      ++statistics_.class_refused;
+    }
     group.begin += parts_[i].iov_len;
     group.bytes -= parts_[i].iov_len;
     group.count -= message_datagrams_[i];
@@ -161,6 +174,8 @@ void UdpSender::took(std::size_t messages) {
 }
 
 void UdpSender::drop_first() {
+  Peer& peer = destinations_[group_[first_].to];
+  if (std::exchange(peer.class_error, 0) != 0) peer.classes = true;  // it was not the class
   const std::size_t n = message_datagrams_[0];
   took(1);
   statistics_.datagrams -= n;
@@ -198,7 +213,7 @@ bool UdpSender::on_error(int error) {
   }
   if (peer.classes && (error == EINVAL || error == ENOPROTOOPT || error == EPERM)) {
     peer.classes = false;
-    ++statistics_.class_refused;
+    peer.class_error = error;
     return true;
   }
   // Nobody listens there yet, no route, a filter, a full queue: what a network does to datagrams.

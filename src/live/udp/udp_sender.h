@@ -7,7 +7,8 @@
 // Datagrams of one size that follow each other to one destination leave as one, and the network card or the
 // kernel's last step cuts them (UDP_SEGMENT): ten times as many per second. A card, an interface or a kernel
 // may be unable to, and says so only when it is tried: then what was to leave leaves one by one, and so does
-// all else to that destination from then on. The same for a class that may not be set.
+// all else to that destination from then on. The same for a class that may not be set, where what leaves
+// without one is taken: who refuses that as well, such as a firewall, does not mean the class.
 //
 // With several paths it has more sockets than the one that is given: each has a port of its own, and so a way
 // of its own where a network hashes flows over equal ones. A destination is by one of them.
@@ -44,6 +45,7 @@ struct UdpSendStatistics {
   std::uint64_t calls = 0;
   std::uint64_t offload_refused = 0;  // destinations that got no offload any more
   std::uint64_t class_refused = 0;    // and no class
+  int class_error = 0;                // the errno of the last one's refusal
   std::uint64_t too_large = 0;        // datagrams for a path that takes no more
   std::uint64_t dropped = 0;          // for any other reason
   std::uint64_t blocked = 0;          // the kernel had no room
@@ -53,6 +55,8 @@ struct UdpSendStatistics {
 std::vector<UdpSocket> more_paths(const UdpSocket& first, std::size_t paths);
 // For people: of so many paths to `whom` some were left.
 std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom);
+// For people, where class_refused is not 0: what is refused, what it costs and what to do.
+std::string classes_refused(const UdpSendStatistics& statistics);
 
 class UdpSender {
  public:
@@ -105,6 +109,7 @@ class UdpSender {
     bool offload = true;
     bool classes = true;
     std::size_t path = 0;
+    int class_error = 0;  // for which classes are left out, until something has left without; 0: none
   };
   // Datagrams of one size, but for the last that may be smaller, one behind the other in the arena.
   struct Group {
