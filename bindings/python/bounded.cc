@@ -89,6 +89,13 @@ class PyBoundedSums {
     return {static_cast<py::ssize_t>(part.first), static_cast<py::ssize_t>(part.first + part.count), 1};
   }
 
+  std::string explain(Argument<"count", std::size_t> count, const Text<"type">& type) const {
+    const auto element = parse_data_type(type.value);
+    if (!element) refuse("no element type is called \"{}\"", type.value);
+    const py::gil_scoped_release no_gil;
+    return sums_->explain(count, *element);
+  }
+
   std::string flight_record() const { return sums_->flight_record(); }
 
  private:
@@ -187,6 +194,7 @@ void add_bounded(py::module_& m) {
   define(sums, "BoundedSums.pull", &PyBoundedSums::pull, py::arg("array"), py::arg("part") = py::none(),
          py::arg("timeout") = py::none());
   define(sums, "BoundedSums.part_of", &PyBoundedSums::part_of, py::arg("rank"), py::arg("count"));
+  define(sums, "BoundedSums.explain", &PyBoundedSums::explain, py::arg("count"), py::arg("type") = "f32");
   define(sums, "BoundedSums.flight_record", &PyBoundedSums::flight_record);
 }
 

@@ -67,6 +67,12 @@ class LossySums {
     });
   }
 
+  std::string explain(std::size_t count, const std::string& type) const {
+    const auto element = parse_data_type(type);
+    check_value(element, "talweg: no element type is called ", type);
+    return with_torch_errors([&] { return sums_->explain(count, *element); });
+  }
+
  private:
   static void check_layout(const char* what, const at::Tensor& tensor) {
     check_value(tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous(),

@@ -142,6 +142,9 @@ void add_bounded(py::module_& m) {
       },
       py::arg("values"), py::arg("residual") = py::none(), py::arg("layers") = std::vector<std::size_t>(),
       py::arg("average") = false, py::arg("depth") = 0.0, kAllReduce.text);
+  constexpr Documented kExplain = "BoundedSums.explain";
+  sums.def(kExplain.name, &LossySums::explain, py::call_guard<py::gil_scoped_release>(), py::arg("count"),
+           py::arg("type") = "f32", kExplain.text);
 }
 
 }  // namespace

@@ -154,6 +154,13 @@ class BoundedSums {
   // Throws Error{invalid_argument} for a rank that there is not.
   virtual BoundedPart part_of(int rank, std::size_t count) const = 0;
 
+  // How an all_reduce of so many elements would go: a line as that of Group::explain, and what it rests on,
+  // one "key: value" a line: who sums which part, what carries it and why, how much may be missing and what
+  // becomes of it, classes of packets, the deadline, and the predicted time of both halves, by the cost model
+  // of the group. No collective; any thread may ask at any time. Throws Error{invalid_argument} for what no
+  // all_reduce takes.
+  virtual std::string explain(std::size_t count, DataType type = DataType::f32) const = 0;
+
   // The last calls of these sums as JSON, as Group::flight_record() has those of a group, which these are not
   // in. Any thread may ask at any time.
   virtual std::string flight_record() const = 0;

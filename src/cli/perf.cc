@@ -152,7 +152,10 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
                   : measure(*group, c, options, *buffers, in_place);
   };
   const auto plan = [&](const PerfCase& c) -> std::string {
-    if (sums) return kBounded;
+    if (sums) {
+      const std::string words = sums->explain(vector_elements(c), c.type);
+      return words.substr(0, words.find('\n'));
+    }
     return client ? "switch" : group->explain(c.op, vector_elements(c), c.type);
   };
   std::vector<PerfRow> rows;

@@ -18,16 +18,14 @@
 #include "base/settings.h"
 #include "group/bell.h"
 #include "group/bounded_checks.h"
+#include "group/bounded_explain.h"
 #include "group/bounded_terms.h"
 #include "group/bounded_warnings.h"
-#include "group/bounded_ways.h"
 #include "group/buffers.h"
-#include "group/group_impl.h"
 #include "group/kept_sizes.h"
 #include "kernel/reduce.h"
 #include "live/bounded/bounded_exchange.h"
 #include "protocol/bounded/lossy_sum.h"
-#include "protocol/bounded/packet_class.h"
 
 namespace talweg::group {
 
@@ -62,6 +60,9 @@ class Sums : public BoundedSums {
           {.in = call.in, .out = call.out, .count = call.count, .type = call.type, .timeout = call.timeout});
   }
   BoundedPart part_of(int rank, std::size_t count) const override;
+  std::string explain(std::size_t count, DataType type) const override {
+    return explain_bounded(*group_, options_, carrier_, count, type);
+  }
   std::string flight_record() const override { return group_->flight_record(); }
 
  private:
@@ -106,7 +107,6 @@ class Sums : public BoundedSums {
   LossReport reduce(Sum& sum);
   void run(const Sum& sum);
   LossReport run_exactly(const Sum& sum);
-  protocol::ExchangeClasses classes(const BoundedCall& call) const;
   CallOptions message_options(const Sum& sum) const;
   void start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
@@ -127,7 +127,8 @@ class Sums : public BoundedSums {
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
   const protocol::LossBounds bounds_;
-  std::vector<int> servers_;                       // ascending; none: all
+  std::vector<int> servers_;  // ascending; none: all
+  BoundedCarrier carrier_;
   Kind kind_ = Kind::bounded;                      // of the call
   std::size_t messages_ = 0;                       // of it, that have to end
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
@@ -175,7 +176,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
   if (options_.dedicated) options.silent = servers_;
-  options.paths = more.size() + 1;
+  options.paths = carrier_.paths = more.size() + 1;
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
@@ -189,8 +190,9 @@ void Sums::meet(const BoundedSeams& seams) {
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
   {
     live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send, std::move(more));
-    options.stride =
-        live::bounded_stride(try_ways(*group_, ways, bell), socket->ipv6(), options.suite.protection, most);
+    carrier_.ways = try_ways(*group_, ways, bell);
+    options.stride = carrier_.stride =
+        live::bounded_stride(carrier_.ways.packet, socket->ipv6(), options.suite.protection, most);
     more = ways.take_more();
   }
   if (options.stride == 0) return;  // the group's connections serve
@@ -377,7 +379,8 @@ void Sums::run(const Sum& sum) {
   const std::size_t tensor = tensor_of(sum);
   const auto bell = std::make_shared<Bell>();
   start_receiving(sum, bell);
-  exchange_->begin(tensor, sum.data, classes(sum.call), sum.begun_ns + sum.timeout_ns, live::now_ns());
+  exchange_->begin(tensor, sum.data, classes_of(options_.classes, sum.call.depth),
+                   sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
   for (std::size_t ended = 0;;) {
@@ -402,13 +405,6 @@ void Sums::run(const Sum& sum) {
     exchange_->wait(exchange_->next_time_ns(live::now_ns()), bell->fd());
     bell->silence();
   }
-}
-
-protocol::ExchangeClasses Sums::classes(const BoundedCall& call) const {
-  const PacketClasses& c = options_.classes;
-  const auto order = c.back_first ? protocol::LayerOrder::back_first : protocol::LayerOrder::front_first;
-  return {protocol::queue_priority(call.depth, c.queues, order),
-          protocol::drop_fraction(call.depth, c.droppable_front, c.droppable_back), c.keep_important};
 }
 
 CallOptions Sums::message_options(const Sum& sum) const {

@@ -27,8 +27,7 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
 // Of `whole`, whose part may be where it is in that, or elsewhere.
 void check_part(const char* what, const BoundedCall& call, const void* whole, const void* its,
                 BoundedPart part) {
-  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
-    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
+  check_size(what, call.count, call.type);
   const std::size_t element = size_of(call.type);
   if (whole != nullptr && its != static_cast<const std::byte*>(whole) + part.first * element &&
       overlap(whole, call.count * element, its, part.count * element))
@@ -66,6 +65,12 @@ protocol::LossParts parts_of(const BoundedLossOptions& options) {
   return {options.p, options.p_sender, options.p_call};
 }
 
+protocol::ExchangeClasses classes_of(const PacketClasses& c, double depth) {
+  const auto order = c.back_first ? protocol::LayerOrder::back_first : protocol::LayerOrder::front_first;
+  return {protocol::queue_priority(depth, c.queues, order),
+          protocol::drop_fraction(depth, c.droppable_front, c.droppable_back), c.keep_important};
+}
+
 const char* name(LossPolicy policy) {
   return policy == LossPolicy::zero ? "zero" : "rescale";
 }
@@ -90,11 +95,19 @@ void check_options(const BoundedLossOptions& options, int ranks) {
   check_servers(options, ranks);
 }
 
-void check_sum(const char* what, const BoundedCall& call, LossPolicy policy, BoundedPart part, bool adds) {
-  if (call.type != DataType::f16 && call.type != DataType::bf16 && call.type != DataType::f32 &&
-      call.type != DataType::f64)
+void check_size(const char* what, std::size_t count, DataType type) {
+  if (count > protocol::kMostBoundedBytes / size_of(type))
+    refuse("{} of {} elements: expected at most {} bytes", what, count, protocol::kMostBoundedBytes);
+}
+
+void check_summable(const char* what, DataType type) {
+  if (type != DataType::f16 && type != DataType::bf16 && type != DataType::f32 && type != DataType::f64)
     refuse("{} of {}: expected f16, bf16, f32 or f64, of which a part may be missing", what,
-           talweg::name(call.type));
+           talweg::name(type));
+}
+
+void check_sum(const char* what, const BoundedCall& call, LossPolicy policy, BoundedPart part, bool adds) {
+  check_summable(what, call.type);
   if (call.reduction != ReduceOp::sum && call.reduction != ReduceOp::avg)
     refuse("{} with {}: expected sum or avg, in which what is missing is zero", what,
            talweg::name(call.reduction));

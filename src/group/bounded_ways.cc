@@ -32,13 +32,15 @@ Words words_of(const Group& group, live::BoundedWays& ways) {
   return words;
 }
 
-void warn(const Group& group, std::uint64_t came, std::size_t wanted, std::size_t least) {
-  const auto who = [&](std::uint64_t rank) {
-    const auto r = static_cast<int>(rank & 0xffff);
-    return fmt::format("rank {} ({})", r, group.host_of(r));
-  };
-  const std::string from = who(came >> 16), to = who(came);
-  const std::size_t packet = came >> 32;
+PassingWays ways_of(const Words& words) {
+  const auto [came, wanted] = words.least;
+  return {came >> 32, static_cast<int>(came >> 16 & 0xffff), static_cast<int>(came & 0xffff), wanted};
+}
+
+void warn(const Group& group, const PassingWays& ways, std::size_t least) {
+  const auto who = [&](int r) { return fmt::format("rank {} ({})", r, group.host_of(r)); };
+  const std::string from = who(ways.from), to = who(ways.to);
+  const std::size_t packet = ways.packet, wanted = ways.wanted;
   const Logger log(group.rank());
   if (packet == 0)
     log.log(LogLevel::warn, "bounded",
@@ -55,7 +57,7 @@ void warn(const Group& group, std::uint64_t came, std::size_t wanted, std::size_
 }  // namespace
 
 // While ranks tell each other what has come they go on sending: to some of them it may not have.
-std::size_t try_ways(Group& group, live::BoundedWays& ways, const std::shared_ptr<Bell>& bell) {
+PassingWays try_ways(Group& group, live::BoundedWays& ways, const std::shared_ptr<Bell>& bell) {
   const auto words = std::make_shared<Words>();
   ways.step(live::now_ns());
   const WorkPtr begun = group.start_barrier();
@@ -78,9 +80,9 @@ std::size_t try_ways(Group& group, live::BoundedWays& ways, const std::shared_pt
     bell->silence();
   }
   told->wait();
-  const auto [came, wanted] = words->least;
-  warn(group, came, wanted, ways.least());
-  return came >> 32;
+  const PassingWays found = ways_of(*words);
+  warn(group, found, ways.least());
+  return found;
 }
 
 }  // namespace talweg::group

@@ -10,9 +10,15 @@
 
 namespace talweg::group {
 
-// The largest IP packet that passes on all ways; 0: on one of them none does. Collective: every rank has made
-// its `ways`, and gets the same. Warns where it is none, and, on rank 0, where it is smaller than kernels
-// know of. `bell`: for this call alone. Throws Error as a collective does.
-std::size_t try_ways(Group& group, live::BoundedWays& ways, const std::shared_ptr<Bell>& bell);
+struct PassingWays {
+  std::size_t packet = 0;  // the largest IP packet that passes on all ways; 0: on one of them none does
+  int from = 0, to = 0;    // ranks between which no larger one does
+  std::size_t wanted = 0;  // the largest that kernels know of
+};
+
+// Collective: every rank has made its `ways`, and gets the same. Warns where nothing passes, and, on rank 0,
+// where what does is smaller than kernels know of. `bell`: for this call alone. Throws Error as a collective
+// does.
+PassingWays try_ways(Group& group, live::BoundedWays& ways, const std::shared_ptr<Bell>& bell);
 
 }  // namespace talweg::group

@@ -95,6 +95,11 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   const std::vector<int>& machines() const { return identity_.machines; }
   bool encrypts() const { return world_->encrypts(); }
   std::int64_t timeout_ns(const CallOptions& options) const;
+  // By which calls are planned now. Any thread.
+  std::shared_ptr<const forest::CostModel> model() const {
+    const auto guard = world_->lock();
+    return chooser_.model();
+  }
   // In group_observe.cc. A sum of which a part may be lost is no operation of the session: who makes it says
   // when it begins, from whom something is missing on the way, and how it ends. One at a time.
   void begin_bounded(observe::CallNote::Kind kind, std::uint64_t number, const BoundedCall& call);

@@ -7,16 +7,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <system_error>
 
 #include "base/fail.h"
 #include "base/random.h"
 #include "forest/choice.h"
 #include "forest/packed.h"
-#include "forest/planner.h"
 #include "kernel/blocks.h"
 #include "protocol/bounded/shape.h"
+#include "steer/bounded_plan.h"
 #include "study/field.h"
 #include "talweg/error.h"
 
@@ -71,8 +70,7 @@ std::vector<std::byte> uneven_vector(std::size_t count, DataType type, std::uint
 
 Prediction predict_bounded(const forest::Request& request, const forest::CostModel& model,
                            const std::vector<int>& servers, forest::PackingMemo& memo) {
-  const auto predicted = [&](const std::string& planner, const forest::Request& what) {
-    const forest::Forest forest = forest::plan_by(forest::find_planner(planner), what, model, memo);
+  const auto predicted = [&](const forest::Forest& forest) {
     Prediction prediction;
     const forest::Offer offer = forest::offer(forest, model);
     prediction.seconds = offer.seconds;
@@ -80,22 +78,8 @@ Prediction predict_bounded(const forest::Request& request, const forest::CostMod
     prediction.breakdown = model.breakdown(forest);
     return prediction;
   };
-  std::vector<int> ascending = servers;
-  std::ranges::sort(ascending);
-  forest::Request half = request;
-  half.counts.clear();
-  for (const std::size_t count :
-       protocol::bounded_parts(static_cast<std::size_t>(std::accumulate(
-                                   request.counts.begin(), request.counts.end(), std::int64_t{0})),
-                               static_cast<std::size_t>(request.ranks), ascending))
-    half.counts.push_back(static_cast<std::int64_t>(count));
-  half.op = Collective::reduce_scatter;
-  const Prediction push = predicted("direct", half);
-  half.op = Collective::all_gather;
-  const Prediction pull = predicted("direct", half);
-  // Before both, what each rank tells each other one of the call.
-  half.counts.assign(half.counts.size(), 1);
-  const Prediction words = predicted("direct", half);
+  const steer::BoundedPlan plan = steer::plan_bounded(request, model, servers, memo);
+  const Prediction words = predicted(plan.words), push = predicted(plan.push), pull = predicted(plan.pull);
   // What is said of the limit is of the half that takes longer.
   Prediction all = pull.breakdown.seconds() > push.breakdown.seconds() ? pull : push;
   all.flows = push.flows + pull.flows + words.flows;

@@ -137,6 +137,21 @@ def test_a_report_shows_what_it_has(group):
 
 
 @on_ranks(2)
+def test_they_say_how_they_would_go(group):
+    text = group.bounded_sums(p=0.1, packet_bytes=400, queues=2).explain(10_000)
+    lines = dict(line.split(": ", 1) for line in text.splitlines()[1:])
+    assert text.startswith("bounded, direct, up to 50 packets of 400 "), text
+    assert lines["servers"] == "all ranks; each sums up to 5000 of 10000 elements"
+    assert lines["together"] == "up to 5 of a rank's 50 packets in a call" and lines["classes"].endswith("AF41, AF31; control CS5")
+    sums = group.bounded_sums(servers=[1], policy="rescale")
+    assert "servers: rank 1; each sums up to 7 of 7 elements\n" in sums.explain(7, "float64")
+    for arguments, words in [((7, "i4"), 'no element type is called "i4"'), ((7, "i32"), "of i32: expected f16, bf16, f32 or f64")]:
+        with pytest.raises(talweg.Error, match=words) as caught:
+            sums.explain(*arguments)
+        assert caught.value.code == "invalid_argument"
+
+
+@on_ranks(2)
 def test_they_outlive_their_group(group):
     sums = group.bounded_sums()
     group.close()

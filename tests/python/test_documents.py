@@ -24,6 +24,7 @@ WORDS = {
                          "bounded_lost_bytes", "bounded_packets_again"],
     "Group.explain": ["f32", "elements", "invalid_argument"],
     "BoundedSums.all_reduce": ["float32", "residual", "layers"],
+    "BoundedSums.explain": ["elements"],
     "LossReport.lost_of_layer": ["Bytes"],
     "Work": ["async_op"],
     "Work.wait": ["seconds", "Raises Error"],

@@ -39,6 +39,7 @@ class LosingSums : public BoundedSums {
   LossReport push(const BoundedCall&) override { return {}; }
   void pull(const PullCall&) override {}
   BoundedPart part_of(int, std::size_t count) const override { return {0, count}; }
+  std::string explain(std::size_t, DataType) const override { return {}; }
   std::string flight_record() const override { return {}; }
 };
 

@@ -95,6 +95,16 @@ def test_a_limit_holds_of_each_bucket():
 
 
 @on_ranks(2)
+def test_a_state_says_how_a_bucket_goes():
+    state = hooks.bounded_loss(p=0.1, packet_bytes=400)
+    assert state.explain(10_000).startswith("bounded, direct, up to 50 packets of 400 ")
+    assert state.explain(10_000, "float64").startswith("bounded, direct, up to 100 packets of 400 ")
+    for kind, words in [("f3", "no element type is called f3"), ("i32", "of i32: expected f16, bf16, f32 or f64")]:
+        with pytest.raises(ValueError, match=words):
+            state.explain(1, kind)
+
+
+@on_ranks(2)
 def test_a_bucket_is_as_deep_as_its_parameters():
     state = hooks.bounded_loss(queues=7)
     last = ((9, 10),)

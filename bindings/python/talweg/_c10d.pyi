@@ -47,6 +47,9 @@ class BoundedSums:
         """In place: the sum or the average of all ranks' values, contiguous tensors on the CPU of halves, float32 or float64.
         Blocks; of one thread at a time. The residual and the layers are as in help(talweg.BoundedSums.all_reduce).
         Returns sent_bytes, lost_bytes, lost_important_bytes, exact, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
+    def explain(self, count: int, type: str = "f32") -> str:
+        """How an all_reduce of `count` elements would go, as help(talweg.BoundedSums.explain) says. Raises ValueError for
+        what no all_reduce takes."""
 
 class StepLog:
     """What happens when in a model's training steps: see _watching.py, whose part in C++ it is."""

@@ -304,6 +304,11 @@ class BoundedSums:
     def part_of(self, rank: int, count: int) -> slice:
         """Of an array of `count` elements the part that `rank` sums; an empty one where it is no server. Raises Error
         "invalid_argument" for a rank that there is not."""
+    def explain(self, count: int, type: str = "f32") -> str:
+        """How an all_reduce of `count` elements would go: a line as that of Group.explain(), and what it rests on, a "key:
+        value" a line: who sums which part, what carries it and why, how much may be missing and what becomes of it, classes of
+        packets, the deadline, and the predicted time. Any thread may ask at any time. Raises Error "invalid_argument" for
+        what no all_reduce takes."""
     def flight_record(self) -> str:
         """The last calls of these sums as JSON, as Group.flight_record() has those of a group, which these are not in. Any
         thread may ask at any time."""

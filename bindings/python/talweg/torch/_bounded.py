@@ -77,6 +77,11 @@ class Bounded(Compression):
         return {self._names.get(number, str(number)): {"gradient_bytes": of, "lost_bytes": lost}
                 for number, (of, lost) in self._so_far().items()}
 
+    def explain(self, count: int, type: str = "f32") -> str:
+        """How the sum of a bucket of `count` elements goes, as help(talweg.BoundedSums.explain) says; with a guard, where it lets
+        something be lost."""
+        return self._sums.explain(count, type)
+
     def _so_far(self) -> dict[int, tuple[int, int]]:
         with self._lock:
             return dict(self._of_layers)

@@ -1,0 +1,25 @@
+// What BoundedSums::explain says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "group/bounded_ways.h"
+#include "group/group_impl.h"
+#include "talweg/bounded_loss.h"
+
+namespace talweg::group {
+
+// What has been found out of the network before the first call. Nobody changes it later.
+struct BoundedCarrier {
+  PassingWays ways;
+  std::uint16_t stride = 0;  // bytes of a packet; 0: the group's connections serve
+  std::size_t paths = 1;     // by which this rank sends
+};
+
+// `group`: with the ranks of the sums. Any thread. Throws Error{invalid_argument} as an all_reduce would.
+std::string explain_bounded(const GroupImpl& group, const BoundedLossOptions& options,
+                            const BoundedCarrier& carrier, std::size_t count, DataType type);
+
+}  // namespace talweg::group

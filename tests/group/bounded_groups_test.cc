@@ -1,0 +1,175 @@
+// Bounded sums of groups that were split, several at once, and beside urgent calls.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "group/bounded.h"
+#include "lossy.h"
+#include "ranks.h"
+#include "talweg/bounded_loss.h"
+
+namespace talweg::group {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Two parts of five ranks; in neither a rank has the number that it has in the whole group.
+std::vector<int> members_with(int rank) {
+  return rank == 1 || rank == 3 ? std::vector<int>{3, 1} : std::vector<int>{4, 0, 2};
+}
+
+// Sums with losses: what they have given and what is left make up all. `first`: of values, so that no other
+// group's come to the same.
+std::uint64_t sum_with_losses(Group& group, BoundedSums& sums, std::size_t count, float first) {
+  std::vector<float> residual(count), given(count), left(count);
+  std::uint64_t lost = 0;
+  constexpr int kSummed = 10;
+  for (int call = 0; call < kSummed; ++call) {
+    std::vector<float> values(count, first + static_cast<float>(group.rank()));
+    lost += sums.all_reduce(
+                    {.in = values.data(), .out = values.data(), .count = count, .residual = residual.data()})
+                .lost_bytes;
+    for (std::size_t i = 0; i < count; ++i) given[i] += values[i];
+  }
+  group.all_reduce(residual.data(), left.data(), count, DataType::f32, ReduceOp::sum);
+  for (std::size_t i = 0; i < count; ++i) given[i] += left[i];
+  const auto n = static_cast<float>(group.size());
+  EXPECT_THAT(given, Each(kSummed * (n * first + n * (n - 1) / 2)));
+  return lost;
+}
+
+TEST(BoundedGroups, OfOneGroupSumAtOnceEachItsOwn) {
+  std::atomic<std::uint64_t> lost_of_two{0}, lost_of_three{0};
+  run_ranks(5, [&](Group& whole) {
+    const auto part = whole.split(members_with(whole.rank()));
+    const auto sums = make_bounded(*part, {.p = 0.2, .packet_bytes = 200},
+                                   lossy(0.1, 100 + static_cast<unsigned>(whole.rank())));
+    // Not of the same size, nor as many bytes: what went to the other part would not even fit.
+    const bool two = part->size() == 2;
+    (two ? lost_of_two : lost_of_three) +=
+        sum_with_losses(*part, *sums, two ? 9'000 : 12'001, two ? 64.F : 1.F);
+  });
+  EXPECT_GT(lost_of_two, 0U);
+  EXPECT_GT(lost_of_three, 0U);
+}
+
+// A thread of each rank is in a call of the whole group's sums while another one is in a call of its part's.
+TEST(BoundedGroups, ThatHaveRanksInCommonSumAtOnce) {
+  run_ranks(5, [](Group& whole) {
+    const auto part = whole.split(members_with(whole.rank()));
+    const auto seed = static_cast<unsigned>(whole.rank());
+    const BoundedLossOptions options{.p = 0.2, .packet_bytes = 200};
+    const auto of_all = make_bounded(whole, options, lossy(0.1, 110 + seed));
+    const auto of_part = make_bounded(*part, options, lossy(0.1, 120 + seed));
+    std::thread other([&] { sum_with_losses(whole, *of_all, 10'000, 8.F); });
+    sum_with_losses(*part, *of_part, 10'000, 512.F);
+    other.join();
+  });
+}
+
+TEST(BoundedGroups, NameRanksByTheirNumbersInThemAndLeaveOthersAlone) {
+  run_ranks(5, [](Group& whole) {
+    const auto part = whole.split(members_with(whole.rank()));
+    const bool two = part->size() == 2;
+    std::shared_ptr<BoundedSums> sums = BoundedSums::make(*part);
+    std::vector<float> values(100);
+    const auto call = [&](std::size_t count, std::chrono::milliseconds timeout) {
+      std::fill(values.begin(), values.end(), 1.F);
+      return error_of([&] {
+        sums->all_reduce({.in = values.data(), .out = values.data(), .count = count, .timeout = timeout});
+      });
+    };
+    constexpr std::chrono::seconds kLong{60};
+    // Rank 2 of the three, which is rank 2 of all as well, wants another one; rank 0 is rank 4.
+    const std::string differs = call(part->rank() == 2 ? 99 : 100, kLong);
+    if (two)
+      EXPECT_EQ(differs, "nothing was thrown");
+    else
+      EXPECT_THAT(differs, AllOf(HasSubstr("mismatch"), HasSubstr("rank 0 ("),
+                                 HasSubstr("calls sum of 100 f32, rank 2 ("),
+                                 HasSubstr("calls sum of 99 f32"), Not(HasSubstr("rank 4"))));
+    EXPECT_EQ(call(100, kLong), "nothing was thrown");
+    EXPECT_THAT(values, Each(static_cast<float>(part->size())));
+    // Rank 0 of all, which is rank 1 of the three, does not come.
+    if (whole.rank() != 0) {
+      const std::string gone = call(100, two ? kLong : std::chrono::milliseconds(500));
+      if (two)
+        EXPECT_EQ(gone, "nothing was thrown");
+      else
+        EXPECT_THAT(gone,
+                    AllOf(HasSubstr("bounded all_reduce #3 of 100 f32 on rank"), HasSubstr("rank 1 (")));
+    }
+    whole.barrier();
+    if (!two) sums = BoundedSums::make(*part);  // which the parts' groups can
+    EXPECT_EQ(call(100, kLong), "nothing was thrown");
+    EXPECT_THAT(values, Each(static_cast<float>(part->size())));
+  });
+}
+
+// While an urgent message leaves, little leaves of four sums that are under way, and none of them ends: as
+// their equal it would have a fifth of what leaves. Whether other threads let it leave at once is up to the
+// system: of some tries one has to.
+TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
+  constexpr std::size_t kBulk = 4 << 20, kUrgentBytes = 4 << 20;  // floats, bytes
+  constexpr std::uint64_t kMuch = 2 * kUrgentBytes;
+  constexpr int kSums = 4, kTries = 10;
+  const Variable no_shm("TALWEG_SHM", "0");
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  std::atomic<bool> done{false};
+  run_ranks(2, [&](Group& group) {
+    std::vector<std::shared_ptr<BoundedSums>> sums;
+    std::vector<std::vector<float>> values;
+    BoundedLossOptions options;
+    options.servers = {0};
+    for (int i = 0; i < kSums; ++i) {
+      sums.push_back(BoundedSums::make(group, options));
+      values.emplace_back(kBulk, group.rank() == 0 ? static_cast<float>(i) : -1.F);
+    }
+    std::vector<std::byte> urgent(kUrgentBytes);
+    for (int t = 0; t < kTries && !done; ++t) {
+      group.barrier();
+      WorkPtr receiving;
+      if (group.rank() == 1)
+        receiving = group.start_recv(urgent.data(), kUrgentBytes, DataType::u8, 0, 0, {.priority = 7});
+      const std::uint64_t before = group.statistics().bytes_sent;
+      std::atomic<int> ended{0};
+      std::vector<std::thread> threads;
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        threads.emplace_back([&, i] {
+          float* const data = values[i].data();
+          sums[i]->pull({.in = group.rank() == 0 ? data : nullptr, .out = data, .count = kBulk});
+          ++ended;
+        });
+      if (group.rank() == 0) {
+        while (group.statistics().bytes_sent < before + kUrgentBytes)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const std::uint64_t sent = group.statistics().bytes_sent;
+        group.send(urgent.data(), kUrgentBytes, DataType::u8, 1, 0, {.priority = 7});
+        if (ended == 0) least = std::min(least, group.statistics().bytes_sent - sent - kUrgentBytes);
+      } else {
+        receiving->wait();
+      }
+      for (std::thread& thread : threads) thread.join();
+      if (group.rank() == 0) done = least < kMuch;
+      group.barrier();
+    }
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_TRUE(std::ranges::all_of(values[i], [i](float x) { return x == static_cast<float>(i); }));
+  });
+  EXPECT_LT(least, kMuch);
+}
+
+}  // namespace
+}  // namespace talweg::group
