@@ -215,7 +215,8 @@ void Dctcp::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
     Pace& held = paces_[flow];
     held.clear = std::max(held.clear, now) + held.gap.of(senders_[flow].segment(number).bytes);
   }
-  if (windows_[flow].bytes < 2 * options_.payload_bytes) senders_[flow].segment(number).pushed = true;
+  if (windows_[flow].bytes < std::int64_t{options_.ack_every} * options_.payload_bytes)
+    senders_[flow].segment(number).pushed = true;
   Packet* packet = packet_of(flow, number, now);
   if (demotes_) [[unlikely]]
     demote(flow, *packet);

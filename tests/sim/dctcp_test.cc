@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "sim/matrix_run.h"
 #include "sim/shapes.h"
 #include "sim/simulation.h"
@@ -346,14 +349,15 @@ TEST(Dctcp, AfterARestEachSegmentIsAnsweredAgain) {
 }
 
 TEST(Dctcp, NoWindowIsSoSmallThatTheTimerIsWaitedFor) {
-  for (const int segments : {1, 2, 3}) {
+  for (const auto& [segments, every] : {std::pair{1, 2}, {2, 2}, {3, 2}, {2, 8}, {7, 8}, {8, 8}}) {
     SimulationOptions o;
+    o.transport.ack_every = every;
     o.transport.least_rto = o.transport.first_rto = Nanoseconds{1'000'000'000};
     o.transport.first_window = segments;
     o.transport.most_window_bytes = segments * 1448;
     Simulation s(star(2, kTen), o);
     const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 1000 * 1448), kNever);
-    EXPECT_LT(flows[0].ended, Receiving::kDelay / 10) << segments;
+    EXPECT_LT(flows[0].ended, Receiving::kDelay / 10) << segments << " of " << every;
   }
 }
 
