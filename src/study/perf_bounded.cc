@@ -137,22 +137,23 @@ LostBeyondLimits::LostBeyondLimits(const PerfOptions& options, std::size_t bytes
       own_(bytes) {}
 
 void LostBeyondLimits::add(const LossReport& report) {
-  const auto beyond = [](std::uint64_t lost, std::uint64_t millionths) {
-    const std::uint64_t most = millionths / protocol::kMillion;
+  const auto beyond = [](std::uint64_t lost, std::uint64_t of, std::uint64_t ppm) {
+    constexpr std::uint64_t kAll = protocol::kMillion;
+    const std::uint64_t most = of / kAll * ppm + of % kAll * ppm / kAll;  // of * ppm may not fit
     return lost > most ? lost - most : 0;
   };
   lost_.resize(report.lost_of_sender.size());
   ++calls_;
-  std::uint64_t together = 0;
-  beyond_sender_ = 0;
+  std::uint64_t together = 0, beyond_average = 0;
   for (std::size_t r = 0; r < lost_.size(); ++r) {
     together += report.lost_of_sender[r];
     lost_[r] += report.lost_of_sender[r];
     // What was not lost before these calls may be lost in them, too.
-    beyond_sender_ += beyond(lost_[r], (calls_ + bounds_.burst - 1) * own_ * bounds_.sender_ppm);
+    beyond_average += beyond(lost_[r], (calls_ + bounds_.burst - 1) * own_, bounds_.sender_ppm);
   }
+  beyond_sender_ = std::max(beyond_sender_, beyond_average);
   const std::uint64_t others = std::max<std::uint64_t>(lost_.size(), 2) - 1;
-  beyond_call_ += beyond(together, others * own_ * bounds_.iteration_ppm);
+  beyond_call_ += beyond(together, others * own_, bounds_.iteration_ppm);
 }
 
 Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const PerfOptions& options,
