@@ -53,14 +53,19 @@ std::string relay_doubt_in(const Outcome& outcome) {
 bool was_sent(const nlohmann::json& load) {
   return load["sent_bit_per_s"] >= 0.9 * load["asked_bit_per_s"].get<double>();
 }
-std::string disturbance(const Outcome& outcome, const nlohmann::json& document) {
-  if (std::string doubt = relay_doubt_in(outcome); !doubt.empty()) return doubt;
-  for (const auto& load : document["loads"]) {
-    if (!was_sent(load)) return "senders got to send less than they were to: " + load.dump();
-    if (load["overlap"] < 0.6) return "senders did not send at the same time: " + load.dump();
-    if (load["dropped_by_socket"] > 0) return "the receiver did not take what came: " + load.dump();
-  }
+std::string disturbance(const nlohmann::json& load) {
+  if (!was_sent(load)) return "senders got to send less than they were to: " + load.dump();
+  if (load["overlap"] < 0.6) return "senders did not send at the same time: " + load.dump();
+  if (load["dropped_by_socket"] > 0) return "the receiver did not take what came: " + load.dump();
+  // Two of four fifths of 50 Mbit/s, if that was what was measured before.
+  if (load["asked_bit_per_s"] < 70e6) return "rates were measured too low: " + load.dump();
   return {};
+}
+std::string disturbance(const Outcome& outcome, const nlohmann::json& document) {
+  std::string why = relay_doubt_in(outcome);
+  for (const auto& load : document["loads"])
+    if (why.empty()) why = disturbance(load);
+  return why;
 }
 
 // The verdicts that are wanted: "marks h0 pass".
@@ -76,7 +81,7 @@ Verdicts of_hosts(const std::vector<std::string>& checks, const std::string& ver
 // which one is missing was disturbed, or it is a failure.
 template <class Holds>
 void look_until(Verdicts missing, const std::string& lab, const std::string& flags, Holds holds) {
-  constexpr int kMostLooks = 8;
+  constexpr int kMostLooks = 6;
   for (int look = 1; !missing.empty(); ++look) {
     const Outcome outcome = fabric_in_lab(lab, flags);
     if (no_lab_here(outcome)) GTEST_SKIP() << outcome.err;
@@ -118,7 +123,7 @@ TEST(RelayedLab, FabricPassesWhereSwitchesDoWhatIsAsked) {
                EXPECT_EQ(document["loads"].size(), 12U) << "of four priorities, into each of three hosts";
                for (const auto& load : document["loads"]) {
                  EXPECT_EQ(load["senders"], 2);
-                 if (!was_sent(load)) continue;
+                 if (!relay_doubt_in(outcome).empty() || !disturbance(load).empty()) continue;
                  EXPECT_GT(load["ect_marked"], 0);
                  EXPECT_GT(load["marked_from_bytes"], 10'000) << "a queue that is shorter is not marked";
                }

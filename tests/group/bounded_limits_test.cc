@@ -16,6 +16,7 @@ namespace talweg::group {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kRanks = 4, kPacket = 64, kPackets = 100;
@@ -68,10 +69,15 @@ TEST(BoundedSums, LoseNoMoreOfAllRanksTogetherThanOfACallMayBeMissing) {
 TEST(BoundedSums, AreExactWhereALimitIsZero) {
   run_ranks(2, [](Group& group) {
     std::vector<float> values(kCount, 1.F);
+    float sum = 1.F;
     for (const BoundedLossOptions& options :
          {BoundedLossOptions{.p = 0.2, .p_sender = 0.0}, BoundedLossOptions{.p = 0.2, .p_call = 0.0}}) {
       const auto sums = make_bounded(group, options, lossy(0.1, 90 + static_cast<unsigned>(group.rank())));
-      EXPECT_TRUE(sums->all_reduce({.in = values.data(), .out = values.data(), .count = kCount}).exact);
+      const LossReport report =
+          sums->all_reduce({.in = values.data(), .out = values.data(), .count = kCount});
+      EXPECT_TRUE(report.exact);
+      EXPECT_EQ(report.lost_bytes, 0U);
+      EXPECT_THAT(values, Each(sum *= 2));
     }
   });
 }
