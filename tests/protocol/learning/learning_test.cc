@@ -61,7 +61,7 @@ TEST(Learning, ReplicasAreAlikeAfterEveryStepWhateverIsLost) {
 TEST(Learning, OfWhatAWorkerSendsAsMuchIsMissingAsMayBe) {
   const Examples examples = digits(kDigits, 3);
   for (const double part : {0.01, 0.1, 0.4}) {
-    const Learned learned = learn({examples, few(100), 0.1F}, evenly(part), 3);
+    const Learned learned = learn({examples, 100, 0.1F}, evenly(part), 3);
     EXPECT_LE(learned.lost, part);
     EXPECT_GE(learned.lost, 0.8 * part);
     EXPECT_GT(learned.packets_again, 0U);
@@ -89,7 +89,7 @@ class LearningLong : public testing::Test {
     Mean m;
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
       if (examples_.size() < seed) examples_.push_back(make(seed));
-      const Training training{examples_[seed - 1], kSanitized ? steps / 40 : steps, rate, target};
+      const Training training{examples_[seed - 1], kSanitized ? steps / 8 : steps, rate, target};
       const Learned learned = learn(training, loss, seed);
       EXPECT_EQ(learned.alike, training.steps) << "of seed " << seed;
       m.accuracy += learned.score.accuracy / kSeeds;
