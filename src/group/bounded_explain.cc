@@ -35,7 +35,9 @@ class BoundedWords {
     std::ranges::sort(servers_);
     const auto parts = protocol::bounded_parts(count, static_cast<std::size_t>(group.size()), servers_);
     part_ = *std::ranges::max_element(parts);
-    if (carrier.stride > 0) shape_ = {0, part_ * size_of(type), carrier.stride};
+    if (carrier.stride == 0) return;
+    shape_ = {0, part_ * size_of(type), carrier.stride};
+    protocol::require_possible(shape_);
   }
 
   std::string in_datagrams() const {

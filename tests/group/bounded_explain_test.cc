@@ -175,6 +175,10 @@ TEST(BoundedExplain, RefusesWhatNoCallTakesAndKnowsWhereNothingIsSent) {
                 AllOf(HasSubstr("invalid_argument"), HasSubstr("of i32: expected f16, bf16, f32 or f64")));
     EXPECT_THAT(error_of([&] { sums->explain(~std::size_t{0}); }),
                 AllOf(HasSubstr("invalid_argument"), HasSubstr("expected at most")));
+    const auto small = make_bounded(group, {.packet_bytes = 64}, lossy(0, 1));
+    EXPECT_THAT(error_of([&] { small->explain(std::size_t{1} << 34); }),
+                AllOf(HasSubstr("invalid_argument"), HasSubstr("in packets of 64: expected at most")))
+        << "two parts of 2^29 packets";
     EXPECT_THAT(sums->explain(0), HasSubstr("of no elements"));
     EXPECT_THAT(sums->explain(1), HasSubstr("each sums up to 1 of 1 elements"));
   });
