@@ -1,7 +1,7 @@
 # One function per kind of target, so that a room's CMakeLists.txt only lists its files and what it stands on.
 
 # Most of the time that a compiler takes for a file goes into the headers it includes and into the templates that it
-# makes of them, so presets that build everything take eight files of a room, or of its tests, at once. Names without
+# makes of them, so presets that build everything take sixteen files of a room, or eight of its tests, at once. Names without
 # linkage are therefore unique there. That each file stands alone is for the linter to say, and for the preset dev.
 option(TALWEG_UNITY "Compile several files of a room at once" OFF)
 if(TALWEG_UNITY)
@@ -25,7 +25,7 @@ function(talweg_room name)
   target_include_directories(talweg_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(talweg_${name} PUBLIC ${ARG_DEPS} PRIVATE talweg_warnings)
   if(TALWEG_UNITY)
-    set_target_properties(talweg_${name} PROPERTIES UNITY_BUILD ON)
+    set_target_properties(talweg_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
 
