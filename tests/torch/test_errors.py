@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from datetime import timedelta
 
 import pytest
@@ -125,6 +126,22 @@ def test_talweg_timeout_is_the_deadline_where_the_program_gave_none():
         assert not call.is_completed()
         os.environ["TALWEG_TIMEOUT"] = "soon"
         refused(ValueError, ["TALWEG_TIMEOUT", "soon"], lambda: dist.new_group([0], use_local_synchronization=True))
+    dist.barrier()
+
+
+@on_ranks(2)
+def test_a_deadline_may_be_set_while_the_group_lives():
+    for change in (dist.distributed_c10d._set_pg_timeout, lambda deadline, group: group.set_timeout(deadline)):
+        group = dist.new_group()  # with torch's 30 minutes, for which no test would wait
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            change(timedelta(seconds=1), group)
+        if dist.get_rank() == 0:
+            refused(dist.DistBackendError, ["timed out"], lambda: dist.all_reduce(torch.ones(4), group=group))
+            refused(dist.DistBackendError, ["timed out"], lambda: dist.recv(torch.ones(4), 1, group=group))
+    alone = dist.new_group([0])
+    if dist.get_rank() == 1:
+        refused(ValueError, ["Invalid"], lambda: dist.distributed_c10d._set_pg_timeout(timedelta(seconds=1), alone))
     dist.barrier()
 
 
