@@ -44,6 +44,17 @@ void open_standard_error() {
   ::close(nowhere);
 }
 
+// Of an option without its value, or that is given twice, CLI11 says "1 required TEXT missing" and the like.
+std::string in_plain_words(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string twice = ": At Most 1 required but received ";
+  if (const auto at = text.find(twice); at != std::string::npos)
+    return text.substr(0, at) + ": expected once, got it " + text.substr(at + twice.size()) + " times";
+  if (const auto at = text.find(": 1 required "); at != std::string::npos && text.ends_with(" missing"))
+    return text.substr(0, at) + ": expected a value, got nothing";
+  return text;
+}
+
 // What was printed is told to be lost, if it is: on a full disk, into a pipe without a reader.
 int finished(int exit_code) {
   std::cout.flush();
@@ -71,8 +82,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
   const std::string speaker = with_rank(talweg::cli::path_of(app, arguments));
-  const auto complain = [&](const std::exception& error, const char* after = "") {
-    talweg::cli::say("{}: {}{}\n", speaker, one_line(error.what()), after);
+  const auto complain = [&](const std::string& text, const char* after = "") {
+    talweg::cli::say("{}: {}{}\n", speaker, one_line(text), after);
   };
   try {
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
@@ -87,14 +98,14 @@ int main(int argc, char** argv) {
     return finished(action());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return finished(app.exit(error));  // --help and --version
-    complain(error, " (see --help)");
+    complain(in_plain_words(error), " (see --help)");
     return talweg::cli::kUsageExitCode;
   } catch (const Error& error) {
-    complain(error);
+    complain(error.what());
     const bool usage = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_file;
     return usage ? talweg::cli::kUsageExitCode : talweg::cli::kFailureExitCode;
   } catch (const std::exception& error) {
-    complain(error);
+    complain(error.what());
     return talweg::cli::kFailureExitCode;
   }
 }

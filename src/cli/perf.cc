@@ -162,10 +162,11 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
     if (options.cycles == 0) rows.clear();  // for ever: only the table grows, not the memory
     for (const PerfCase& c : cases) {
-      PerfRow row{c, {}, {}, plan(c), {}};
+      PerfRow row{c, {}, {}, {}, {}};
       lost = {};
       row.out_of_place = side(c, false);
       if (has_in_place(c.op)) row.in_place = side(c, true);
+      row.plan = plan(c);  // not before: a switch is joined, and large plans are made, while calls go on
       if (sums) row.lost = lost.part();
       if (options.timestamps) row.timestamp = now_text();
       printer.line(row_text(options, row));

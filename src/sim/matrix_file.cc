@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -55,7 +56,7 @@ class Lines {
   }
   int line() const { return number_; }
   [[noreturn]] void fail(const std::string& text) const {
-    throw_error(ErrorCode::bad_file, "{}:{}: {}", origin_, number_, text);
+    throw_error(ErrorCode::bad_file, "{}:{}: {}", origin_, std::max(number_, 1), text);
   }
 
  private:
@@ -134,6 +135,7 @@ Matrix parse_matrix(const std::string& text, const std::string& origin) {
   }
   if (announced && *announced != static_cast<std::int64_t>(matrix.connections.size()))
     in.fail(fmt::format("{} connections were announced, {} came", *announced, matrix.connections.size()));
+  if (matrix.connections.empty()) in.fail("expected at least one connection, such as 0->1 size 1000000");
   for (const auto& [id, t] : index)
     if (matrix.triggers[static_cast<std::size_t>(t)] == 0)
       in.fail(fmt::format("trigger {} is not defined", id));

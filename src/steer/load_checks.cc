@@ -29,7 +29,7 @@ constexpr double kQueuedBytes = 6000;
 constexpr double kSelective = 0.25;
 constexpr double kLostAlike = 0.5;
 
-constexpr const char* kSetUp = "docs/bounded-loss.md, \"What switches can do\", has the lines for Linux.";
+constexpr const char* kSetUp = "docs/bounded-loss.md, \"What switches can do\", shows how.";
 
 const char* name_of(int priority) {
   return wire::kDscpNames[static_cast<std::size_t>(priority)];

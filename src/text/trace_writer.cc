@@ -27,11 +27,14 @@ TraceWriter::~TraceWriter() {
 
 void TraceWriter::close() {
   end();
-  const bool bad = std::ferror(file_.get()) != 0;
-  if (std::fclose(file_.release()) == 0 && !bad) return;
+  errno = 0;
+  bool bad = std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0;
+  bad = std::fclose(file_.release()) != 0 || bad;
+  if (!bad) return;
+  const std::string reason = errno == 0 ? "" : fmt::format(": {}", std::strerror(errno));
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
-  throw_error(ErrorCode::system, "{}: cannot write {}", what_, path_);
+  throw_error(ErrorCode::system, "{}: cannot write {}{}", what_, path_, reason);
 }
 
 void TraceWriter::end() {

@@ -49,6 +49,9 @@ TEST(HtsimMatrix, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(text("Connections 3\n0->1 size 1\n"), HasSubstr("3 connections were announced, 1 came"));
   EXPECT_THAT(text("0->1 size 1 trigger 4\n"), HasSubstr("trigger 4 is not defined"));
   EXPECT_THAT(text("hello\n"), HasSubstr("got \"hello\""));
+  EXPECT_THAT(text("Connections 0\n"), HasSubstr("m.cm:2: expected at least one connection"));
+  EXPECT_THAT(message([] { parse_matrix("", "m.cm"); }),
+              HasSubstr("m.cm:1: expected at least one connection"));
 }
 
 }  // namespace

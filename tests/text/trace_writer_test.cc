@@ -54,7 +54,7 @@ TEST(TraceWriter, SaysWhatItCannotWrite) {
     full.close();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "TALWEG_TRACE: cannot write /dev/full");
+    EXPECT_STREQ(error.what(), "TALWEG_TRACE: cannot write /dev/full: No space left on device");
   }
 }
 

@@ -1,5 +1,6 @@
 """Every collective gives what gloo gives, or what arithmetic says where gloo refuses."""
 
+import functools
 import inspect
 
 import pytest
@@ -88,6 +89,69 @@ def test_premultiplied_sum_multiplies_before_it_sums():
     out = torch.zeros(1)
     dist.reduce_scatter_tensor(out, torch.ones(size), dist._make_nccl_premul_sum(torch.tensor([0.25])))
     assert out.item() == 0.25 * size
+
+
+@on_ranks(2, 3)
+def test_a_nan_on_any_rank_is_what_a_maximum_or_minimum_comes_to():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in FLOATS:
+        for op, torchs in ((dist.ReduceOp.MAX, torch.maximum), (dist.ReduceOp.MIN, torch.minimum)):
+            parts = [sample(dtype, 100 * size, peer) for peer in range(size)]
+            for peer, part in enumerate(parts):
+                part[7 + peer :: 50] = torch.nan  # of one rank, and of no other
+            expected = functools.reduce(torchs, parts)
+            assert 0 < expected.isnan().sum() < expected.numel()
+            everywhere, mine = parts[rank].clone(), torch.zeros(100, dtype=dtype)
+            dist.all_reduce(everywhere, op)
+            dist.reduce_scatter_tensor(mine, parts[rank], op)
+            torch.testing.assert_close(everywhere, expected, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(mine, expected[100 * rank :][:100], rtol=0, atol=0, equal_nan=True)
+
+
+@on_ranks(2, 4)
+def test_averages_of_integers_are_cut_toward_zero():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in [*INTEGERS, torch.int16]:
+        values = torch.arange(20) if dtype == torch.uint8 else torch.arange(-10, 10)
+        everywhere, mine = values.to(dtype) + (rank == 0), torch.zeros(5, dtype=dtype)
+        expected = torch.div(size * values + 1, size, rounding_mode="trunc").to(dtype)
+        dist.all_reduce(everywhere, dist.ReduceOp.AVG)
+        same(everywhere, expected)
+        part = torch.cat([values[:5]] * size)
+        dist.reduce_scatter_tensor(mine, part.to(dtype) + (rank == 0), dist.ReduceOp.AVG)
+        same(mine, expected[:5])
+
+
+@on_ranks(3)
+def test_shapes_may_differ_where_elements_are_as_many():
+    rank = dist.get_rank()
+    mine, everyone = torch.arange(4.0) + 10 * rank, [torch.arange(4.0) + 10 * peer for peer in range(3)]
+    out = [torch.zeros(2, 2), torch.zeros(4), torch.zeros(1, 4, 1)]
+    dist.all_gather(out, mine)
+    assert [each.flatten().tolist() for each in out] == [each.tolist() for each in everyone]
+    stacked = torch.zeros(3, 2, 2)
+    dist.all_gather_into_tensor(stacked, mine.view(2, 2))
+    same(stacked, torch.stack(everyone).view(3, 2, 2))
+    part = torch.zeros(2, 2)
+    dist.reduce_scatter_tensor(part, stacked)
+    same(part, 3 * everyone[rank].view(2, 2))
+    one = torch.zeros(3)
+    dist.all_gather_into_tensor(one, torch.tensor(float(rank)))
+    assert one.tolist() == [0, 1, 2]
+    back = torch.zeros(2, 2)
+    dist.scatter(back, everyone if rank == 0 else None, src=0)
+    same(back, mine.view(2, 2))
+
+
+@on_ranks(3)
+def test_parts_of_an_all_to_all_may_be_empty():
+    rank = dist.get_rank()
+    for give in (lambda source, to: (source + to) % 3, lambda source, to: int(source > 0), lambda source, to: 0):
+        sent, got = [give(rank, peer) for peer in range(3)], [give(peer, rank) for peer in range(3)]
+        out = torch.full((sum(got), 2), -1.0)
+        dist.all_to_all_single(out, torch.arange(2.0 * sum(sent)).view(-1, 2) + 100 * rank, got, sent)
+        first = [2 * sum(give(peer, before) for before in range(rank)) + 100.0 * peer for peer in range(3)]
+        same(out, torch.cat([torch.arange(2.0 * n).view(-1, 2) + at for n, at in zip(got, first)]))
 
 
 @on_ranks(2, 4)

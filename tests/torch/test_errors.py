@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from datetime import timedelta
 
 import pytest
@@ -61,12 +62,14 @@ def test_calls_that_can_never_work_are_refused_at_once():
 @on_ranks(2)
 def test_what_is_refused_is_a_runtime_error_as_from_gloo_and_what_python_calls_it():
     size = dist.get_world_size()
-    short = [torch.zeros(2) for _ in range(size - 1)]
+    short, both = [torch.zeros(2) for _ in range(size - 1)], torch.ones(size)
     for call, kind in [
         (lambda: dist.all_gather(short, torch.ones(2)), ValueError),
         (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), TypeError),
         (lambda: dist.send(torch.ones(1), 1 - dist.get_rank(), tag=-1), ValueError),
         (lambda: dist.group.WORLD.send([torch.ones(1)], 9, 0), ValueError),
+        (lambda: dist.irecv(both, dist.get_rank()), ValueError),
+        (lambda: dist.all_to_all_single(both, both), ValueError),
     ]:
         for either in (RuntimeError, kind):
             refused(either, [], call)
@@ -85,8 +88,12 @@ def test_each_end_of_a_message_names_its_own_call_first():
         refused(dist.DistBackendError, ["send_recv(f32, 3 elements) #0 to rank 1"],
                 lambda: dist.send(torch.ones(3), 1))
     else:
-        refused(dist.DistBackendError, ["send_recv(f32, 4 elements) #0 from rank 0"],
-                lambda: dist.recv(torch.ones(4), 0))
+        got = torch.ones(4)
+        refused(dist.DistBackendError, ["send_recv(f32, 4 elements) #0 from rank 0"], lambda: dist.recv(got, 0))
+        assert got.tolist() == [1.0] * 4
+    other = torch.ones(3, dtype=torch.float32 if dist.get_rank() == 0 else torch.int32)
+    refused(dist.DistBackendError, ["f32", "i32"],
+            lambda: dist.send(other, 1) if dist.get_rank() == 0 else dist.recv(other, 0))
 
 
 @on_ranks(2)
@@ -125,6 +132,22 @@ def test_talweg_timeout_is_the_deadline_where_the_program_gave_none():
         assert not call.is_completed()
         os.environ["TALWEG_TIMEOUT"] = "soon"
         refused(ValueError, ["TALWEG_TIMEOUT", "soon"], lambda: dist.new_group([0], use_local_synchronization=True))
+    dist.barrier()
+
+
+@on_ranks(2)
+def test_a_deadline_may_be_set_while_the_group_lives():
+    for change in (dist.distributed_c10d._set_pg_timeout, lambda deadline, group: group.set_timeout(deadline)):
+        group = dist.new_group()  # with torch's 30 minutes, for which no test would wait
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            change(timedelta(seconds=1), group)
+        if dist.get_rank() == 0:
+            refused(dist.DistBackendError, ["timed out"], lambda: dist.all_reduce(torch.ones(4), group=group))
+            refused(dist.DistBackendError, ["timed out"], lambda: dist.recv(torch.ones(4), 1, group=group))
+    alone = dist.new_group([0])
+    if dist.get_rank() == 1:
+        refused(ValueError, ["Invalid"], lambda: dist.distributed_c10d._set_pg_timeout(timedelta(seconds=1), alone))
     dist.barrier()
 
 

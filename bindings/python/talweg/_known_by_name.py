@@ -17,9 +17,13 @@ _SPLITS_IN_ORDER = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 def serve() -> None:
     """Puts the functions below in front of torch's; whatever is not for a group over Talweg still reaches torch's."""
-    for name, ours in (("monitored_barrier", _monitored_barrier), ("split_group", _split_group)):
+    for name, ours, modules in (
+        ("monitored_barrier", _monitored_barrier, (dist, dist.distributed_c10d)),
+        ("split_group", _split_group, (dist, dist.distributed_c10d)),
+        ("_set_pg_timeout", _set_pg_timeout, (dist.distributed_c10d,)),
+    ):
         torchs = getattr(dist.distributed_c10d, name)
-        for module in (dist, dist.distributed_c10d):
+        for module in modules:
             setattr(module, name, functools.wraps(torchs)(functools.partial(ours, torchs)))
     for name in ("_get_sequence_number_for_group", "_set_sequence_number_for_group"):
         torchs = getattr(dist.ProcessGroup, name, None)
@@ -54,6 +58,12 @@ def _monitored_barrier(torchs, group=None, timeout=None, wait_all_ranks=False):
         timeout = timedelta(seconds=timeout)
     # Without a timeout: the group's own.
     (group or dist.group.WORLD).monitored_barrier(timeout, wait_all_ranks)
+
+
+def _set_pg_timeout(torchs, timeout, group=None):
+    if not is_over_talweg(group):
+        return torchs(timeout, group)
+    (group or dist.group.WORLD).set_timeout(timeout)  # of its backends for other devices, too
 
 
 def _split_group(

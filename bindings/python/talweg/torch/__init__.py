@@ -6,8 +6,8 @@
 
 DistributedDataParallel, FSDP and everything else that speaks torch.distributed then runs over Talweg.
 
-What torch offers only to backends that it knows by name (monitored_barrier, split_group, the all-to-all of DTensor)
-serves groups over Talweg too; for every other group these functions do what they did before.
+What torch offers only to backends that it knows by name (monitored_barrier, split_group, _set_pg_timeout, the all-to-all
+of DTensor) serves groups over Talweg too; for every other group these functions do what they did before.
 
 record() writes down where the time of a DDP model's step goes, apply_plan() makes DDP send its gradients as a plan says, and
 try_plan() keeps that plan only where it is quicker; all work with any backend.
