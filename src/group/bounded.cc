@@ -19,6 +19,7 @@
 #include "group/bell.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_explain.h"
+#include "group/bounded_lost.h"
 #include "group/bounded_terms.h"
 #include "group/bounded_warnings.h"
 #include "group/buffers.h"
@@ -116,7 +117,6 @@ class Sums : public BoundedSums {
   std::size_t tensor_of(const Sum& sum);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
-  void note_layers(const Sum& sum, int rank, LossReport& report) const;
   void keep_lost(const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
   const char* may_be_blocked(const protocol::BoundedFailure& failure) const;
@@ -528,31 +528,10 @@ LossReport Sums::report(const Sum& sum) const {
     if (r == rank()) continue;
     if (adds(rank())) said.sent_bytes += exchange().shape(r).bytes;
     said.lost_of_sender[index(r)] = exchange().missing_bytes(r);
-    note_layers(sum, r, said);
+    note_lost(exchange(), r, sum.call, sum.offsets[index(r)], said);
   }
   said.packets_again = exchange().sent_again();
   return said;
-}
-
-// What was lost of what rank `r` was sent.
-void Sums::note_layers(const Sum& sum, int r, LossReport& said) const {
-  const protocol::BoundedShape& shape = exchange().shape(r);
-  const protocol::PacketSet& lost = exchange().lost(r);
-  std::size_t layer = 0;
-  std::size_t layer_end = sum.call.layers.empty() ? sum.call.count : sum.call.layers[0];  // in elements
-  for (std::uint32_t i = lost.next(0); i < lost.size(); i = lost.next(i + 1)) {
-    std::size_t at = sum.offsets[index(r)] + std::uint64_t{i} * shape.stride / sum.element;
-    const std::size_t end = at + shape.length(i) / sum.element;
-    said.lost_bytes += shape.length(i);
-    if (const auto* const important = exchange().important(r); important == nullptr || important->has(i))
-      said.lost_important_bytes += shape.length(i);
-    while (at < end) {
-      while (at >= layer_end) layer_end += sum.call.layers[++layer];
-      const std::size_t until = std::min(end, layer_end);
-      said.lost_of_layer[layer] += (until - at) * sum.element;
-      at = until;
-    }
-  }
 }
 
 // The residual has everything that was sent: what has arrived goes.
