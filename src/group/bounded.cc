@@ -103,6 +103,7 @@ class Sums : public BoundedSums {
   void check_here(const BoundedCall& call);
   bool is_copied(const BoundedCall& call) const;
   void agree(const BoundedCall& call, const std::exception_ptr& refused);
+  protocol::MeasuredTransfer last_transfer(const BoundedCall& call) const;
   Sum prepare(const BoundedCall& call) const;
   void load(Sum& sum);
   LossReport reduce(Sum& sum);
@@ -224,11 +225,17 @@ BoundedPart Sums::part_of(int rank, std::size_t count) const {
   return {std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0}), parts[index(rank)]};
 }
 
+protocol::MeasuredTransfer Sums::last_transfer(const BoundedCall& call) const {
+  const auto known = sizes_.look(call.count, call.type);
+  return known ? exchange_->last_transfer(*known) : protocol::MeasuredTransfer{};
+}
+
 // What a call needs memory for has it before: where there is none, the others hear of that here.
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
   if (size() == 1) return;
-  const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
-                       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
+  const CallWords mine{
+      static_cast<std::uint64_t>(kind_),          call.count,        static_cast<std::uint64_t>(call.type),
+      static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U, last_transfer(call)};
   try {
     group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
                        DataType::u64, {.timeout = call.timeout});
@@ -379,7 +386,9 @@ void Sums::run(const Sum& sum) {
   const std::size_t tensor = tensor_of(sum);
   const auto bell = std::make_shared<Bell>();
   start_receiving(sum, bell);
-  exchange_->begin(tensor, sum.data, classes_of(options_.classes, sum.call.depth),
+  std::vector<protocol::MeasuredTransfer> told;
+  for (const CallWords& words : said_) told.push_back(words.last);
+  exchange_->begin(tensor, sum.data, classes_of(options_.classes, sum.call.depth), told,
                    sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
