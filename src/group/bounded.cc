@@ -57,8 +57,12 @@ class Sums : public BoundedSums {
   LossReport all_reduce(const BoundedCall& call) override { return begin(Kind::bounded, call); }
   LossReport push(const BoundedCall& call) override { return begin(Kind::bounded_push, call); }
   void pull(const PullCall& call) override {
-    begin(Kind::bounded_pull,
-          {.in = call.in, .out = call.out, .count = call.count, .type = call.type, .timeout = call.timeout});
+    begin(Kind::bounded_pull, {.in = call.in,
+                               .out = call.out,
+                               .count = call.count,
+                               .type = call.type,
+                               .timeout = call.timeout,
+                               .priority = call.priority});
   }
   BoundedPart part_of(int rank, std::size_t count) const override;
   std::string explain(std::size_t count, DataType type) const override {
@@ -204,6 +208,7 @@ void Sums::meet(const BoundedSeams& seams) {
 // What this rank finds wrong of a call is for all to know: whoever goes on after it is at the same call then.
 void Sums::check_here(const BoundedCall& call) {
   const BoundedPart part = part_of(rank(), call.count);
+  check_priority(name(kind_), call.priority);
   if (kind_ == Kind::bounded_pull) return check_pull(name(kind_), call, part);
   check_sum(name(kind_), call, options_.policy, pulls() ? BoundedPart{0, call.count} : part, adds(rank()));
   // While nobody waits for this rank.
@@ -238,7 +243,7 @@ void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U, last_transfer(call)};
   try {
     group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
-                       DataType::u64, {.timeout = call.timeout});
+                       DataType::u64, {.timeout = call.timeout, .priority = refused ? 0 : call.priority});
   } catch (const Error& e) {
     // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
     // call before, which they can end without this rank.
@@ -347,7 +352,8 @@ LossReport Sums::run_exactly(const Sum& sum) {
   LossReport said;
   const std::size_t shard = sum.counts[index(rank())];
   if (size() > 1 && bytes > 0) {
-    const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)};
+    const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000),
+                              .priority = call.priority};
     const void* const data = sum.data != nullptr ? sum.data : copy_.data();  // zeros
     // The group would divide by the servers, too.
     const ReduceOp reduction = options_.dedicated ? ReduceOp::sum : call.reduction;
@@ -418,7 +424,7 @@ void Sums::run(const Sum& sum) {
 
 CallOptions Sums::message_options(const Sum& sum) const {
   const std::chrono::milliseconds timeout(sum.timeout_ns / 1'000'000);
-  return {.timeout = pushes() ? timeout + kGrace : timeout};
+  return {.timeout = pushes() ? timeout + kGrace : timeout, .priority = sum.call.priority};
 }
 
 void Sums::start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell) {
