@@ -28,13 +28,14 @@ class PyBoundedSums {
 
   LossReport all_reduce(const py::object& array, Op op, const py::object& out, const py::object& residual,
                         const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
-                        const py::object& timeout) {
+                        const py::object& timeout, Argument<"priority", int> priority) {
     BoundedCall call;
     std::pair<BufferPtr, BufferPtr> buffers;
     BufferPtr kept;
     take_or_tell(
         [&] {
           call.timeout = milliseconds_of(timeout);
+          call.priority = priority;
           buffers = reduction_buffers(array, out);
           call.in = buffers.first->data();
           call.out = buffers.second->data();
@@ -47,12 +48,13 @@ class PyBoundedSums {
 
   LossReport push(const py::object& array, const py::object& out, Op op, const py::object& residual,
                   const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
-                  const py::object& timeout) {
+                  const py::object& timeout, Argument<"priority", int> priority) {
     BoundedCall call;
     BufferPtr in, part, kept;
     take_or_tell(
         [&] {
           call.timeout = milliseconds_of(timeout);
+          call.priority = priority;
           in = readable(array, "array");
           call.in = in->data();
           kept = complete(call, *in, op, residual, layers, depth);
@@ -64,12 +66,14 @@ class PyBoundedSums {
     return sums_->push(call);
   }
 
-  void pull(const py::object& array, const py::object& part, const py::object& timeout) {
+  void pull(const py::object& array, const py::object& part, const py::object& timeout,
+            Argument<"priority", int> priority) {
     PullCall call;
     BufferPtr out, own;
     take_or_tell(
         [&] {
           call.timeout = milliseconds_of(timeout);
+          call.priority = priority;
           out = writable(array, "array");
           own = part_buffer(part, "part", false);
           call.out = out->data();
@@ -187,12 +191,13 @@ void add_bounded(py::module_& m) {
   py::class_<PyBoundedSums> sums(m, "BoundedSums", Documented("BoundedSums").text);
   define(sums, "BoundedSums.all_reduce", &PyBoundedSums::all_reduce, py::arg("array"),
          py::arg("op") = ReduceOp::sum, py::arg("out") = py::none(), py::arg("residual") = py::none(),
-         py::arg("layers") = py::none(), py::arg("depth") = 0.0, py::arg("timeout") = py::none());
+         py::arg("layers") = py::none(), py::arg("depth") = 0.0, py::arg("timeout") = py::none(),
+         py::arg("priority") = 0);
   define(sums, "BoundedSums.push", &PyBoundedSums::push, py::arg("array"), py::arg("out") = py::none(),
          py::arg("op") = ReduceOp::sum, py::arg("residual") = py::none(), py::arg("layers") = py::none(),
-         py::arg("depth") = 0.0, py::arg("timeout") = py::none());
+         py::arg("depth") = 0.0, py::arg("timeout") = py::none(), py::arg("priority") = 0);
   define(sums, "BoundedSums.pull", &PyBoundedSums::pull, py::arg("array"), py::arg("part") = py::none(),
-         py::arg("timeout") = py::none());
+         py::arg("timeout") = py::none(), py::arg("priority") = 0);
   define(sums, "BoundedSums.part_of", &PyBoundedSums::part_of, py::arg("rank"), py::arg("count"));
   define(sums, "BoundedSums.explain", &PyBoundedSums::explain, py::arg("count"), py::arg("type") = "f32");
   define(sums, "BoundedSums.flight_record", &PyBoundedSums::flight_record);

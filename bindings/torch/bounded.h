@@ -45,7 +45,7 @@ class LossySums {
 
   // In place. `values` and `residual` are of one type and size, contiguous and on the CPU; else CallError.
   LossReport all_reduce(const at::Tensor& values, const std::optional<at::Tensor>& residual,
-                        const std::vector<std::size_t>& layers, bool average, double depth) {
+                        const std::vector<std::size_t>& layers, bool average, double depth, int priority) {
     const auto type = reduced_type("bounded all_reduce", values.scalar_type(), c10d::ReduceOp::SUM);
     check_layout("the gradients", values);
     if (residual) {
@@ -63,7 +63,8 @@ class LossySums {
                                 .reduction = average ? ReduceOp::avg : ReduceOp::sum,
                                 .residual = residual ? residual->mutable_data_ptr() : nullptr,
                                 .layers = layers,
-                                .depth = depth});
+                                .depth = depth,
+                                .priority = priority});
     });
   }
 

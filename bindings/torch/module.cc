@@ -126,10 +126,10 @@ void add_bounded(py::module_& m) {
   sums.def(
       kAllReduce.name,
       [](LossySums& self, const at::Tensor& values, const std::optional<at::Tensor>& residual,
-         const std::vector<std::size_t>& layers, bool average, double depth) {
+         const std::vector<std::size_t>& layers, bool average, double depth, int priority) {
         const LossReport report = [&] {
           const py::gil_scoped_release no_gil;
-          return self.all_reduce(values, residual, layers, average, depth);
+          return self.all_reduce(values, residual, layers, average, depth, priority);
         }();
         py::dict said;
         said["sent_bytes"] = report.sent_bytes;
@@ -141,7 +141,7 @@ void add_bounded(py::module_& m) {
         return said;
       },
       py::arg("values"), py::arg("residual") = py::none(), py::arg("layers") = std::vector<std::size_t>(),
-      py::arg("average") = false, py::arg("depth") = 0.0, kAllReduce.text);
+      py::arg("average") = false, py::arg("depth") = 0.0, py::arg("priority") = 0, kAllReduce.text);
   constexpr Documented kExplain = "BoundedSums.explain";
   sums.def(kExplain.name, &LossySums::explain, py::call_guard<py::gil_scoped_release>(), py::arg("count"),
            py::arg("type") = "f32", kExplain.text);

@@ -97,6 +97,9 @@ struct BoundedCall {
   // Where in the model it is, for PacketClasses: 0, next to its input, .. 1, next to its output.
   double depth = 0;
   std::chrono::milliseconds timeout{0};  // 0: that of the group when these sums were made
+  // 0 .. 7, as CallOptions::priority: of what ranks tell each other of the call, and of the sums. Datagrams
+  // have none.
+  int priority = 0;
 };
 
 struct PullCall {
@@ -107,6 +110,7 @@ struct PullCall {
   std::size_t count = 0;
   DataType type = DataType::f32;         // any
   std::chrono::milliseconds timeout{0};  // as BoundedCall::timeout
+  int priority = 0;                      // as BoundedCall::priority
 };
 
 // Of one call.

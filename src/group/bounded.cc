@@ -19,6 +19,7 @@
 #include "group/bell.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_explain.h"
+#include "group/bounded_lost.h"
 #include "group/bounded_terms.h"
 #include "group/bounded_warnings.h"
 #include "group/buffers.h"
@@ -56,8 +57,12 @@ class Sums : public BoundedSums {
   LossReport all_reduce(const BoundedCall& call) override { return begin(Kind::bounded, call); }
   LossReport push(const BoundedCall& call) override { return begin(Kind::bounded_push, call); }
   void pull(const PullCall& call) override {
-    begin(Kind::bounded_pull,
-          {.in = call.in, .out = call.out, .count = call.count, .type = call.type, .timeout = call.timeout});
+    begin(Kind::bounded_pull, {.in = call.in,
+                               .out = call.out,
+                               .count = call.count,
+                               .type = call.type,
+                               .timeout = call.timeout,
+                               .priority = call.priority});
   }
   BoundedPart part_of(int rank, std::size_t count) const override;
   std::string explain(std::size_t count, DataType type) const override {
@@ -102,6 +107,7 @@ class Sums : public BoundedSums {
   void check_here(const BoundedCall& call);
   bool is_copied(const BoundedCall& call) const;
   void agree(const BoundedCall& call, const std::exception_ptr& refused);
+  protocol::MeasuredTransfer last_transfer(const BoundedCall& call) const;
   Sum prepare(const BoundedCall& call) const;
   void load(Sum& sum);
   LossReport reduce(Sum& sum);
@@ -116,7 +122,6 @@ class Sums : public BoundedSums {
   std::size_t tensor_of(const Sum& sum);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
-  void note_layers(const Sum& sum, int rank, LossReport& report) const;
   void keep_lost(const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
   const char* may_be_blocked(const protocol::BoundedFailure& failure) const;
@@ -203,6 +208,7 @@ void Sums::meet(const BoundedSeams& seams) {
 // What this rank finds wrong of a call is for all to know: whoever goes on after it is at the same call then.
 void Sums::check_here(const BoundedCall& call) {
   const BoundedPart part = part_of(rank(), call.count);
+  check_priority(name(kind_), call.priority);
   if (kind_ == Kind::bounded_pull) return check_pull(name(kind_), call, part);
   check_sum(name(kind_), call, options_.policy, pulls() ? BoundedPart{0, call.count} : part, adds(rank()));
   // While nobody waits for this rank.
@@ -224,14 +230,20 @@ BoundedPart Sums::part_of(int rank, std::size_t count) const {
   return {std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0}), parts[index(rank)]};
 }
 
+protocol::MeasuredTransfer Sums::last_transfer(const BoundedCall& call) const {
+  const auto known = sizes_.look(call.count, call.type);
+  return known ? exchange_->last_transfer(*known) : protocol::MeasuredTransfer{};
+}
+
 // What a call needs memory for has it before: where there is none, the others hear of that here.
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
   if (size() == 1) return;
-  const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
-                       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
+  const CallWords mine{
+      static_cast<std::uint64_t>(kind_),          call.count,        static_cast<std::uint64_t>(call.type),
+      static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U, last_transfer(call)};
   try {
     group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
-                       DataType::u64, {.timeout = call.timeout});
+                       DataType::u64, {.timeout = call.timeout, .priority = refused ? 0 : call.priority});
   } catch (const Error& e) {
     // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
     // call before, which they can end without this rank.
@@ -340,7 +352,8 @@ LossReport Sums::run_exactly(const Sum& sum) {
   LossReport said;
   const std::size_t shard = sum.counts[index(rank())];
   if (size() > 1 && bytes > 0) {
-    const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)};
+    const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000),
+                              .priority = call.priority};
     const void* const data = sum.data != nullptr ? sum.data : copy_.data();  // zeros
     // The group would divide by the servers, too.
     const ReduceOp reduction = options_.dedicated ? ReduceOp::sum : call.reduction;
@@ -379,7 +392,9 @@ void Sums::run(const Sum& sum) {
   const std::size_t tensor = tensor_of(sum);
   const auto bell = std::make_shared<Bell>();
   start_receiving(sum, bell);
-  exchange_->begin(tensor, sum.data, classes_of(options_.classes, sum.call.depth),
+  std::vector<protocol::MeasuredTransfer> told;
+  for (const CallWords& words : said_) told.push_back(words.last);
+  exchange_->begin(tensor, sum.data, classes_of(options_.classes, sum.call.depth), told,
                    sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
@@ -409,7 +424,7 @@ void Sums::run(const Sum& sum) {
 
 CallOptions Sums::message_options(const Sum& sum) const {
   const std::chrono::milliseconds timeout(sum.timeout_ns / 1'000'000);
-  return {.timeout = pushes() ? timeout + kGrace : timeout};
+  return {.timeout = pushes() ? timeout + kGrace : timeout, .priority = sum.call.priority};
 }
 
 void Sums::start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell) {
@@ -528,31 +543,10 @@ LossReport Sums::report(const Sum& sum) const {
     if (r == rank()) continue;
     if (adds(rank())) said.sent_bytes += exchange().shape(r).bytes;
     said.lost_of_sender[index(r)] = exchange().missing_bytes(r);
-    note_layers(sum, r, said);
+    note_lost(exchange(), r, sum.call, sum.offsets[index(r)], said);
   }
   said.packets_again = exchange().sent_again();
   return said;
-}
-
-// What was lost of what rank `r` was sent.
-void Sums::note_layers(const Sum& sum, int r, LossReport& said) const {
-  const protocol::BoundedShape& shape = exchange().shape(r);
-  const protocol::PacketSet& lost = exchange().lost(r);
-  std::size_t layer = 0;
-  std::size_t layer_end = sum.call.layers.empty() ? sum.call.count : sum.call.layers[0];  // in elements
-  for (std::uint32_t i = lost.next(0); i < lost.size(); i = lost.next(i + 1)) {
-    std::size_t at = sum.offsets[index(r)] + std::uint64_t{i} * shape.stride / sum.element;
-    const std::size_t end = at + shape.length(i) / sum.element;
-    said.lost_bytes += shape.length(i);
-    if (const auto* const important = exchange().important(r); important == nullptr || important->has(i))
-      said.lost_important_bytes += shape.length(i);
-    while (at < end) {
-      while (at >= layer_end) layer_end += sum.call.layers[++layer];
-      const std::size_t until = std::min(end, layer_end);
-      said.lost_of_layer[layer] += (until - at) * sum.element;
-      at = until;
-    }
-  }
 }
 
 // The residual has everything that was sent: what has arrived goes.

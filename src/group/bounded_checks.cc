@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "protocol/bounded/loss_budget.h"
 #include "protocol/bounded/shape.h"
+#include "protocol/outbox.h"
 #include "talweg/types.h"
 #include "wire/datagram.h"
 
@@ -98,6 +99,11 @@ void check_options(const BoundedLossOptions& options, int ranks) {
 void check_size(const char* what, std::size_t count, DataType type) {
   if (count > protocol::kMostBoundedBytes / size_of(type))
     refuse("{} of {} elements: expected at most {} bytes", what, count, protocol::kMostBoundedBytes);
+}
+
+void check_priority(const char* what, int priority) {
+  if (priority < 0 || priority >= protocol::kPriorities)
+    refuse("{}: priority {}: expected 0 to {}", what, priority, protocol::kPriorities - 1);
 }
 
 void check_summable(const char* what, DataType type) {

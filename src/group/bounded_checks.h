@@ -16,6 +16,7 @@ const char* name(observe::CallNote::Kind kind);  // "bounded all_reduce", "bound
 // in a pull `in`. `adds`: this rank is no dedicated server.
 void check_options(const BoundedLossOptions& options, int ranks);
 void check_size(const char* what, std::size_t count, DataType type);
+void check_priority(const char* what, int priority);
 void check_summable(const char* what, DataType type);
 void check_sum(const char* what, const BoundedCall& call, LossPolicy policy, BoundedPart part, bool adds);
 void check_pull(const char* what, const BoundedCall& call, BoundedPart part);

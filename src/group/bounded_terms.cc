@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "base/fail.h"
 #include "group/bounded_checks.h"
@@ -103,8 +104,9 @@ void check_same(const Group& group, observe::CallNote::Kind kind, std::span<cons
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all[r].refused != 0)
       throw_error(ErrorCode::mismatch, "{}: the call of {} was refused there", name(kind), who(r));
+  const auto terms = [](const CallWords& w) { return std::tie(w.kind, w.count, w.type, w.reduction); };
   for (std::size_t r = 1; r < all.size(); ++r)
-    if (all[r] != all[0])
+    if (terms(all[r]) != terms(all[0]))
       throw_error(ErrorCode::mismatch, "{}: ranks disagree: {} calls {}, {} calls {}", name(kind), who(0),
                   said(all[0]), who(r), said(all[r]));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "observe/recorder.h"
+#include "protocol/bounded/adaptive_deadline.h"
 #include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 #include "wire/key.h"
@@ -58,8 +59,9 @@ void check_servers_alike(Group& group, const BoundedLossOptions& options,
 // What each rank says before each call.
 struct CallWords {
   std::uint64_t kind, count, type, reduction, refused;
-  bool operator==(const CallWords&) const = default;
+  protocol::MeasuredTransfer last{};  // of this size, from which all wait for as long; no term of the call
 };
+static_assert(sizeof(CallWords) == 7 * sizeof(std::uint64_t));
 // By rank. Throws Error{mismatch}, on every rank, where one has refused its call or makes another one.
 void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all);
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "talweg/group.h"
@@ -20,10 +21,14 @@ class KeptSizes {
  public:
   explicit KeptSizes(std::size_t most) : most_(most) {}
 
-  // Its number; it is the one used last now. None: it is not kept.
+  // Its number; none: it is not kept.
+  std::optional<std::size_t> look(std::size_t count, DataType type) const {
+    const auto at = std::ranges::find(sizes_, std::pair(count, type), &Size::key);
+    return at == sizes_.end() ? std::nullopt : std::optional(at->number);
+  }
+  // The same, and it is the one used last now.
   std::optional<std::size_t> use(std::size_t count, DataType type) {
-    const auto at =
-        std::ranges::find_if(sizes_, [&](const Size& s) { return s.count == count && s.type == type; });
+    const auto at = std::ranges::find(sizes_, std::pair(count, type), &Size::key);
     if (at == sizes_.end()) return std::nullopt;
     std::rotate(at, at + 1, sizes_.end());
     return sizes_.back().number;
@@ -42,6 +47,7 @@ class KeptSizes {
     std::size_t count;
     DataType type;
     std::size_t number;
+    std::pair<std::size_t, DataType> key() const { return {count, type}; }
   };
   const std::size_t most_;
   std::vector<Size> sizes_;  // in the order of their last use

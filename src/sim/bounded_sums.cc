@@ -1,6 +1,7 @@
 #include "sim/bounded_sums.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -20,8 +21,8 @@ namespace {
 
 constexpr double kMostLost = 0.5;
 constexpr std::size_t kElement = 16;  // the largest there is: packets have a whole number of any
-// What ranks tell each other before a call.
-constexpr std::size_t kWordsBytes = 32;
+// What ranks tell each other before a call: as a group's do, of which only what they measured is read here.
+constexpr std::size_t kWordsBytes = 56;
 // Of a flow's two buffers: all of a rank's together have about this.
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20, kLeastBuffer = std::size_t{32} << 10;
 
@@ -96,6 +97,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
         element_(size_of(sums.options_.type)) {
     auto options = flow_options(sums.options_, sums.simulation_.transport().options(), ranks);
     options.share = std::make_shared<protocol::QueueShare>();
+    told_.resize(at(ranks));
     for (int r = 0; r < ranks; ++r) {
       peers_.push_back(r == rank ? nullptr : std::make_unique<Peer>(options));
       payload_.resize(std::max({payload_.size(), options.payload, exchange_.most_payload()}));
@@ -124,6 +126,8 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     phase_ = Phase::agreeing;
     for (const auto& peer : peers_)
       if (peer) peer->read = peer->written = 0;
+    told_[number()] = exchange_.last_transfer(shards_[sum_].tensor);
+    std::memcpy(words_.data(), &told_[number()], sizeof told_[number()]);
     pump();
     rouse();
   }
@@ -152,6 +156,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     wire::ReplayWindow seen[2];
     // Of this call: bytes of the other one's words and sum, and of this one's.
     std::size_t read = 0, written = 0;
+    std::array<std::byte, kWordsBytes> words{};  // the other one's
   };
 
   // ExchangeOutbox: what a simulated host sends is taken.
@@ -221,7 +226,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     write();
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
-      exchange_.begin(shards_[sum_].tensor, operands_.in, sums_.options_.classes, deadline_ns_, now);
+      exchange_.begin(shards_[sum_].tensor, operands_.in, sums_.options_.classes, told_, deadline_ns_, now);
       for (const Shard& s : unread_) on_shard(s.from, s.message, s.arrival);
       unread_.clear();
       unread_bytes_ = 0;
@@ -254,26 +259,28 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
         const bool words = peer.read < kWordsBytes;
         const std::size_t left = (words ? 0 : shards_[sum_].counts[r] * element_) + kWordsBytes - peer.read;
         const std::size_t n = std::min(bytes.size(), left);
-        if (!words)
+        if (words)
+          std::memcpy(peer.words.data() + peer.read, bytes.data(), n);
+        else
           std::memcpy(operands_.out + shards_[sum_].offsets[r] * element_ + (peer.read - kWordsBytes),
                       bytes.data(), n);
         peer.flow.consumed(0, n);
         peer.read += n;
       }
+      std::memcpy(&told_[r], peer.words.data(), sizeof told_[r]);
     }
   }
 
   // The words, and the sum to each rank once it is known what it has lost of what it was sent, as in a group.
   void write() {
     if (phase_ == Phase::idle) return;
-    static constexpr std::byte kWords[kWordsBytes] = {};
     const std::span<const std::byte> sum{operands_.out + shards_[sum_].offsets[number()] * element_,
                                          shards_[sum_].counts[number()] * element_};
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (!peers_[r]) continue;
       Peer& peer = *peers_[r];
       if (peer.written < kWordsBytes)
-        peer.written += peer.flow.write(0, std::span(kWords).subspan(peer.written));
+        peer.written += peer.flow.write(0, std::span(words_).subspan(peer.written));
       if (peer.written >= kWordsBytes && phase_ == Phase::summed && exchange_.settled(static_cast<int>(r)))
         peer.written += peer.flow.write(0, sum.subspan(peer.written - kWordsBytes));
     }
@@ -357,7 +364,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   };
   std::vector<Shards> shards_;  // by sum
   std::size_t sum_ = 0;         // the one that was started last
-  std::vector<Shard> unread_;   // in the socket's buffer
+  std::array<std::byte, kWordsBytes> words_{};
+  std::vector<protocol::MeasuredTransfer> told_;  // by rank
+  std::vector<Shard> unread_;                     // in the socket's buffer
   std::size_t unread_bytes_ = 0;
   SumOperands operands_;
   Phase phase_ = Phase::idle;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -120,10 +121,12 @@ TEST(BoundedGroups, NameRanksByTheirNumbersInThemAndLeaveOthersAlone) {
   });
 }
 
-// While an urgent message leaves, little leaves of four sums that are under way, and none of them ends: as
+// While an urgent call sends 4 MiB, little leaves of four sums that are under way, and none of them ends: as
 // their equal it would have a fifth of what leaves. Whether other threads let it leave at once is up to the
-// system: of some tries one has to.
-TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
+// system: of some tries one has to. `make`: of each rank, from its group what it does with the buffer; rank 0
+// sends it to rank 1.
+using Urgent = std::function<void(std::vector<std::byte>&)>;
+void expect_overtaken(const std::function<Urgent(Group&)>& make) {
   constexpr std::size_t kBulk = 4 << 20, kUrgentBytes = 4 << 20;  // floats, bytes
   constexpr std::uint64_t kMuch = 2 * kUrgentBytes;
   constexpr int kSums = 4, kTries = 30;
@@ -135,6 +138,7 @@ TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
     std::vector<std::vector<float>> values;
     BoundedLossOptions options;
     options.servers = {0};
+    const Urgent call = make(group);
     for (int i = 0; i < kSums; ++i) {
       sums.push_back(BoundedSums::make(group, options));
       values.emplace_back(kBulk, group.rank() == 0 ? static_cast<float>(i) : -1.F);
@@ -142,9 +146,8 @@ TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
     std::vector<std::byte> urgent(kUrgentBytes);
     for (int t = 0; t < kTries && !done; ++t) {
       group.barrier();
-      WorkPtr receiving;
-      if (group.rank() == 1)
-        receiving = group.start_recv(urgent.data(), kUrgentBytes, DataType::u8, 0, 0, {.priority = 7});
+      std::thread receiving;
+      if (group.rank() == 1) receiving = std::thread([&] { call(urgent); });
       const std::uint64_t before = group.statistics().bytes_sent;
       std::atomic<int> ended{0}, failed{0};
       std::vector<std::thread> threads;
@@ -162,10 +165,10 @@ TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
         while (failed == 0 && group.statistics().bytes_sent < before + kUrgentBytes)
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const std::uint64_t sent = group.statistics().bytes_sent;
-        group.send(urgent.data(), kUrgentBytes, DataType::u8, 1, 0, {.priority = 7});
+        call(urgent);
         if (ended == 0) least = std::min(least, group.statistics().bytes_sent - sent - kUrgentBytes);
       } else {
-        receiving->wait();
+        receiving.join();
       }
       for (std::thread& thread : threads) thread.join();
       if (group.rank() == 0) done = least < kMuch;
@@ -175,6 +178,66 @@ TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
       EXPECT_TRUE(std::ranges::all_of(values[i], [i](float x) { return x == static_cast<float>(i); }));
   });
   EXPECT_LT(least, kMuch);
+}
+
+TEST(BoundedGroups, AreOvertakenByUrgentCalls) {
+  expect_overtaken([](Group& group) -> Urgent {
+    return [&group](std::vector<std::byte>& data) {
+      if (group.rank() == 0)
+        group.send(data.data(), data.size(), DataType::u8, 1, 0, {.priority = 7});
+      else
+        group.recv(data.data(), data.size(), DataType::u8, 0, 0, {.priority = 7});
+    };
+  });
+}
+
+// What ranks tell each other of the call does not wait for them either.
+TEST(BoundedGroups, AreOvertakenByUrgentSums) {
+  expect_overtaken([](Group& group) -> Urgent {
+    BoundedLossOptions options;
+    options.servers = {0};
+    return [sums = BoundedSums::make(group, options), rank = group.rank()](std::vector<std::byte>& data) {
+      const std::string how = error_of([&] {
+        sums->pull({.in = rank == 0 ? data.data() : nullptr,
+                    .out = data.data(),
+                    .count = data.size(),
+                    .type = DataType::u8,
+                    .priority = 7});
+      });
+      EXPECT_EQ(how, "nothing was thrown");
+    };
+  });
+}
+
+TEST(BoundedGroups, RefuseAPriorityThatIsNoneOnAllRanks) {
+  run_ranks(2, [](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    std::vector<float> values(10, 1.F), part(5);
+    const bool wrong = group.rank() == 1;
+    for (const int priority : {-1, 8}) {
+      const auto words = [&](const std::string& what) {
+        return wrong ? HasSubstr(what + ": priority " + std::to_string(priority) + ": expected 0 to 7")
+                     : HasSubstr("the call of rank 1");
+      };
+      const int given = wrong ? priority : 7;
+      EXPECT_THAT(
+          error_of([&] {
+            sums->all_reduce({.in = values.data(), .out = values.data(), .count = 10, .priority = given});
+          }),
+          words("bounded all_reduce"));
+      EXPECT_THAT(error_of([&] {
+                    sums->push({.in = values.data(), .out = part.data(), .count = 10, .priority = given});
+                  }),
+                  words("bounded push"));
+      EXPECT_THAT(error_of([&] {
+                    sums->pull({.in = part.data(), .out = values.data(), .count = 10, .priority = given});
+                  }),
+                  words("bounded pull"));
+    }
+    // Ranks need not give the same.
+    sums->all_reduce({.in = values.data(), .out = values.data(), .count = 10, .priority = 7 * group.rank()});
+    EXPECT_THAT(values, Each(2.F));
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "group/bounded.h"
+#include "group/kept_sizes.h"
 #include "lossy.h"
 #include "ranks.h"
 #include "talweg/bounded_loss.h"
@@ -22,6 +23,20 @@ using ::testing::HasSubstr;
 constexpr std::size_t kRanks = 4, kPacket = 64, kPackets = 100;
 constexpr std::size_t kCount = kRanks * kPackets * kPacket / sizeof(float);
 constexpr int kCalls = 40;
+
+// A call that ranks disagree about is told before it is of one size on all of them: what that size has
+// measured is looked at, and the order in which sizes go stays the same on all ranks.
+TEST(KeptSizes, AreInTheOrderOfTheirUseWhateverIsLookedAt) {
+  KeptSizes sizes(2);
+  sizes.add(100, DataType::f32, 7);
+  sizes.add(100, DataType::f64, 8);
+  EXPECT_EQ(sizes.look(100, DataType::f32), 7U);
+  EXPECT_EQ(sizes.look(200, DataType::f32), std::nullopt);
+  EXPECT_EQ(sizes.make_room(), 7U);
+  sizes.add(200, DataType::f32, 9);
+  EXPECT_EQ(sizes.use(100, DataType::f64), 8U);
+  EXPECT_EQ(sizes.make_room(), 9U);
+}
 
 // Of 100 packets from each of three others the network loses a tenth. `look` gets what is missing of each
 // rank's data in each call, of which there were so many.

@@ -57,6 +57,19 @@ TEST(BoundedServers, HaveEqualPartsInTheOrderOfRanks) {
   });
 }
 
+// Who receives nothing hears from the server how long transfers take, and so when what it sends may be lost.
+TEST(BoundedServers, TellAllOthersHowLongTransfersTake) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = BoundedSums::make(group, {.p = 0.1, .servers = {0}});
+    const std::vector<float> in(1000, 1.F);
+    std::vector<float> out(in.size());
+    for (int call = 1; call <= 25; ++call) {
+      const LossReport report = sums->all_reduce({.in = in.data(), .out = out.data(), .count = in.size()});
+      EXPECT_EQ(report.exact, call <= 20) << "call " << call << " of rank " << group.rank();
+    }
+  });
+}
+
 // With losses, which nobody may see.
 TEST(BoundedServers, WithNothingToLoseGiveTheSumsOfTheGroup) {
   for (const int ranks : {2, 3, 5})

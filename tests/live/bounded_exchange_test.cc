@@ -64,12 +64,14 @@ class Ranks {
 
   void begin(std::int64_t deadline_ns = now_ns() + 20 * kOneSecond) {
     ++calls_;
+    std::vector<protocol::MeasuredTransfer> told;
+    for (const auto& exchange : exchanges_) told.push_back(exchange->last_transfer(0));
     for (std::size_t r = 0; r < size(); ++r) {
       std::uint64_t bytes = 0;
       for (const std::uint64_t shard : shards_) bytes += shard;
       data_[r].resize(bytes);
       for (std::uint64_t i = 0; i < bytes; ++i) data_[r][i] = value(r, i);
-      exchanges_[r]->begin(0, data_[r].data(), {}, deadline_ns, now_ns());
+      exchanges_[r]->begin(0, data_[r].data(), {}, told, deadline_ns, now_ns());
     }
   }
   // Until all have settled, or one has failed. Ranks that `are_gone` do nothing.
@@ -195,7 +197,7 @@ TEST(BoundedExchange, TakesMemoryForOneCallAtATime) {
   const std::vector<std::uint64_t> shards{2000, 2400};
   const std::vector<std::byte> data(4400, std::byte{7});
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    ranks[r].begin(ranks[r].add(shards, DataType::f32), data.data(), {}, now_ns() + 20 * kOneSecond,
+    ranks[r].begin(ranks[r].add(shards, DataType::f32), data.data(), {}, {}, now_ns() + 20 * kOneSecond,
                    now_ns());
   ranks.run();
   EXPECT_EQ(ranks[1].arrived(0), inbox);

@@ -236,6 +236,9 @@ def test_bad_arguments_get_one_clear_line(group):
         (lambda: sums.all_reduce(a, residual=np.zeros(8)), "residual must have 8 elements of f32 like array, not 8 of f64"),
         (lambda: sums.all_reduce(a, out=np.zeros(7, "f4")), "out must have 8 elements like array, not 7"),
         (lambda: sums.all_reduce([1.0]), "array: expected an array"),
+        (lambda: sums.all_reduce(a, priority=8), "bounded all_reduce: priority 8: expected 0 to 7"),
+        (lambda: sums.push(a, b[:4], priority=-1), "bounded push: priority -1: expected 0 to 7"),
+        (lambda: sums.pull(a, priority=8), "bounded pull: priority 8: expected 0 to 7"),
         (lambda: means.all_reduce(a), "policy rescale: expected avg"),
         (lambda: means.all_reduce(a, talweg.AVG, residual=b), "would count twice"),
     ]:
@@ -244,7 +247,7 @@ def test_bad_arguments_get_one_clear_line(group):
         assert caught.value.code == "invalid_argument" and "\n" not in str(caught.value)
     with pytest.raises(TypeError, match="layers: expected a list of ints of at least 0"):
         sums.all_reduce(a, layers=-1)
-    with pytest.raises(TypeError, match="all_reduce.array, op, out, residual, layers, depth, timeout.: no argument is called root"):
+    with pytest.raises(TypeError, match="all_reduce.array, op, out, residual, layers, depth, timeout, priority.: no argument is called root"):
         sums.all_reduce(a, root=1)
     assert a.tolist() == [1] * 8
 
@@ -314,5 +317,8 @@ def test_what_one_rank_gives_wrong_is_an_error_on_all_ranks(group):
         wrong = TypeError if group.rank == 1 and words.startswith("timeout") else talweg.Error
         with pytest.raises(wrong, match=words if group.rank == 1 else "the call of rank 1 .* was refused there"):
             call()
-    sums.all_reduce(a)
+    sums.all_reduce(a, priority=7 * group.rank)
     assert a.tolist() == [2] * 8
+    sums.push(np.ones(8, "f4"), a[:4], priority=group.rank)
+    sums.pull(a, np.ones(4, "f4"), priority=3)
+    assert a.tolist() == [1] * 8

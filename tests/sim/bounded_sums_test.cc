@@ -174,6 +174,17 @@ TEST(BoundedSums, TheFirstCallsLoseNothing) {
   EXPECT_GT(sums.losses().lost_bytes, 0U) << "later ones do";
 }
 
+// What ranks tell each other before a call is read: who receives nothing knows from rank 0 alone that packets
+// may be lost by now, and only then are any droppable.
+TEST(BoundedSums, WhoReceivesNothingHearsHowLongTransfersTake) {
+  LossyVectors vectors(3, 100'000);
+  Simulation simulation(star(3, kTen), bad_network(7));
+  BoundedSums sums(simulation, {.p = 0.1, .classes = {.droppable = 0.9}, .servers = {0}});
+  sums.run(vectors.operands, 100'000, {.warm_up = 20, .timed = 20}, kNever);
+  EXPECT_GT(sums.losses().lost_bytes, 0U);
+  EXPECT_LT(sums.losses().lost_important_bytes, sums.losses().lost_bytes / 2);
+}
+
 TEST(BoundedSums, ASeedGivesOneRun) {
   const auto run = [](std::uint64_t seed) {
     LossyVectors vectors(4, 50'000);

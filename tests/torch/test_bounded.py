@@ -106,7 +106,7 @@ def test_a_state_says_how_a_bucket_goes():
 
 @on_ranks(2)
 def test_a_bucket_is_as_deep_as_its_parameters():
-    state = hooks.bounded_loss(queues=7)
+    state = hooks.bounded_loss(queues=7, priority=7)
     last = ((9, 10),)
     assert [state._depth(key) for key in (last, ((0, 5),), ((3, 1), (6, 1)))] == [1, 0, 0.5]
 
@@ -297,6 +297,7 @@ def test_what_cannot_be_gets_one_clear_line():
         (lambda: hooks.bounded_loss(droppable=1.5), ValueError, "droppable must be from 0 to 1, or two such numbers, not 1.5"),
         (lambda: hooks.bounded_loss(droppable=(0, 0, 0)), ValueError, "droppable must be from 0 to 1"),
         (lambda: hooks.bounded_loss(queues=8), ValueError, "queues must be a whole number from 1 to 7, not 8"),
+        (lambda: hooks.bounded_loss(priority=8), ValueError, "bounded_loss: priority must be a whole number from 0 to 7, not 8"),
         (lambda: hooks.bounded_loss(keep_important=True), ValueError, "nothing could be missing"),
         (lambda: hooks.bounded_loss(process_group=gloo), ValueError, "bounded_loss.*: this process group runs over gloo, not over talweg"),
         (lambda: hooks.bounded_loss(p=0.01 * (1 + dist.get_rank())), RuntimeError, "ranks disagree: rank 0 has p = 0.01"),

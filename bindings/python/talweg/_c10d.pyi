@@ -43,9 +43,9 @@ class BoundedSums:
     """Sums of gradients of which a bounded part may be lost on the way, from Backend.bounded_sums(). For talweg.torch.hooks."""
 
     def all_reduce(self, values: _Tensor, residual: _Tensor | None = None, layers: list[int] = ...,
-                   average: bool = False, depth: float = 0.0) -> dict[str, Any]:
+                   average: bool = False, depth: float = 0.0, priority: int = 0) -> dict[str, Any]:
         """In place: the sum or the average of all ranks' values, contiguous tensors on the CPU of halves, float32 or float64.
-        Blocks; of one thread at a time. The residual and the layers are as in help(talweg.BoundedSums.all_reduce).
+        Blocks; of one thread at a time. The residual, the layers and the priority are as in help(talweg.BoundedSums.all_reduce).
         Returns sent_bytes, lost_bytes, lost_important_bytes, exact, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
     def explain(self, count: int, type: str = "f32") -> str:
         """How an all_reduce of `count` elements would go, as help(talweg.BoundedSums.explain) says. Raises ValueError for

@@ -275,7 +275,7 @@ class BoundedSums:
 
     def all_reduce(
         self, array: Buffer, op: ReduceOp = SUM, out: Buffer | None = None, residual: Buffer | None = None,
-        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None,
+        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None, priority: int = 0,
     ) -> LossReport:
         """Every rank gets the SUM or the AVG of all ranks' arrays of float16, float32 or float64, in `out` or in place.
 
@@ -284,6 +284,8 @@ class BoundedSums:
         layers: elements of each layer, together those of array: the report says what was lost of each
         depth: where in the model it is: 0, next to its input, to 1, next to its output
         timeout: seconds, or a timedelta (default: the group's when these sums were made)
+        priority: 0 to 7, as help(talweg.Group) says, of what goes over the group's connections: what ranks tell each other
+            of a call, and the sums. Datagrams have none
 
         Every rank calls it, in the same order; blocks, and Ctrl-C is heard at its end. A second call while one goes on
         raises Error "invalid_argument" at once. Raises Error "invalid_argument" (a call that can never work; the other ranks
@@ -292,12 +294,14 @@ class BoundedSums:
         of no use any more on any rank, but the group is; the residual then holds the whole array with what it held before."""
     def push(
         self, array: Buffer, out: Buffer | None = None, op: ReduceOp = SUM, residual: Buffer | None = None,
-        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None,
+        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None, priority: int = 0,
     ) -> LossReport:
         """The first half of an all_reduce: each rank's array goes to the servers. `out` gets this rank's part of the SUM or
         the AVG, array[part_of(rank, n)] of its n elements; None where the rank has none. It may be that part of array.
         The others, and all errors, are as those of all_reduce. Pushes may follow one another with no pull between them."""
-    def pull(self, array: Buffer, part: Buffer | None = None, timeout: Timeout = None) -> None:
+    def pull(
+        self, array: Buffer, part: Buffer | None = None, timeout: Timeout = None, priority: int = 0,
+    ) -> None:
         """The other half: every rank's array gets the parts of all servers, whatever these are by now, and of any type.
         Nothing is lost. `part` is this rank's own; None: it is in its place in array already. No push need come before it.
         Every rank calls it; errors are as those of all_reduce."""

@@ -95,11 +95,13 @@ std::uint64_t Exchange::all_sent_again() const {
 }
 
 void Exchange::begin(std::size_t number, const std::byte* data, const ExchangeClasses& classes,
-                     std::int64_t deadline_ns, std::int64_t now) {
+                     std::span<const MeasuredTransfer> told, std::int64_t deadline_ns, std::int64_t now) {
   current_ = number;
   Tensor& t = tensor();
   t.begun_ns = now;
   again_before_ = all_sent_again();
+  if (t.iteration > 0) t.times.on_ended(told);
+  t.last = {};
   t.exact = options_.warm_up && !t.times.is_warm();
   const bool may_lose = !t.exact && options_.bounds.tensor_ppm > 0;
   if (t.times.is_warm()) t.receiver.set_linger(t.times.linger_ns());
@@ -175,7 +177,9 @@ void Exchange::note_ends(std::int64_t now) {
     lost += t.receiver.stream(s).missing_bytes();
     bytes += t.receiver.stream(s).shape().bytes;
   }
-  t.times.on_ended(now - t.begun_ns, lost, bytes);
+  if (bytes == 0) return;
+  t.last.took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(1, now - t.begun_ns));
+  t.last.lost_ppm = lost * kMillion / bytes;
 }
 
 // All others may send to a rank, however few it sends to itself.

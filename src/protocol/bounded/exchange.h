@@ -3,7 +3,8 @@
 //
 //   Exchange exchange(self, options, around, credits, outbox);
 //   const std::size_t t = exchange.add(shard_bytes, type);   // the same tensors in the same order on all ranks
-//   exchange.begin(t, data, {}, deadline_ns, now_ns);        // when all ranks are known to begin the same one
+//   exchange.last_transfer(t)                                // which all ranks tell each other, before:
+//   exchange.begin(t, data, {}, told, deadline_ns, now_ns);  // when all ranks are known to begin the same one
 //   exchange.on(from, header, payload, marked, came_ns, now_ns);     // each datagram that was opened
 //   exchange.end_of_batch(); exchange.on_time(now_ns); exchange.send(now_ns);   // once no more has come, and at
 //                                                                               // next_time_ns()
@@ -14,7 +15,8 @@
 // Who has received everything goes on until it knows that every other rank has settled: it is asked what was
 // lost until then. That is for a reliable channel to say.
 //
-// The first calls of each tensor lose nothing: they say how long a transfer takes (adaptive_deadline.h).
+// The first calls of each tensor lose nothing: they say how long a transfer takes (adaptive_deadline.h). All
+// ranks hear what each has measured, and so all wait for as long.
 //
 // Pure: no clock, no socket.
 #pragma once
@@ -89,10 +91,12 @@ class Exchange {
   // What is known of it goes, and its number is not given again. All ranks have begun another one since:
   // throws Error{invalid_argument} for the one that was begun last.
   void forget(std::size_t tensor);
+  // Of the last call of this tensor; all zero: there was none, or none of it was for this rank.
+  const MeasuredTransfer& last_transfer(std::size_t tensor) const { return tensors_[tensor]->last; }
   // The last one has been received and settled. `data`: the shards one behind the other; they stay as they
-  // are until it is settled.
+  // are until it is settled. `told`: last_transfer() of each rank, in any order, the same on all ranks.
   void begin(std::size_t tensor, const std::byte* data, const ExchangeClasses& classes,
-             std::int64_t deadline_ns, std::int64_t now_ns);
+             std::span<const MeasuredTransfer> told, std::int64_t deadline_ns, std::int64_t now_ns);
 
   // `marked`: by the network (ECN). `came_ns`: when it came to this machine.
   void on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
@@ -145,6 +149,7 @@ class Exchange {
     std::vector<std::size_t> streams;                     // of each rank, in the receiver
     std::vector<std::unique_ptr<BoundedSender>> senders;  // to each rank, of one stream
     AdaptiveDeadline times;
+    MeasuredTransfer last;
     std::uint32_t iteration = 0;
     std::int64_t begun_ns = 0;
     bool exact = false;

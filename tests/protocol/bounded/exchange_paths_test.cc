@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/random.h"
@@ -153,6 +155,48 @@ TEST(Exchange, WaitsForTheRestAPartOfACallThatDoublesWhileMuchIsLost) {
     EXPECT_LT(world.took_ns - before_ns, exact_ns / 5);
   }
   EXPECT_EQ(world.ranks[0]->from(1).at_linger, 3U);
+}
+
+// Rank 2 measures nonsense: all wait as they would without it. Where most ranks take longer, all wait longer,
+// the quick one too.
+TEST(Exchange, WaitsAsLongAsTheMedianOfAllRanksSays) {
+  constexpr std::size_t kPacket = 1368;
+  const auto waited_ns = [](const std::function<void(std::vector<MeasuredTransfer>&)>& change) {
+    ExchangeOptions options;
+    options.times.gap_ns = 1'000'000'000;  // what ends a call with losses is the linger
+    PathWorld world(3, {{.delay_ns = 10'000'000}}, 0.2, 1, true, options);
+    world.on_told = change;
+    for (std::size_t i = 0; i < AdaptiveDeadline::kWarmUp; ++i) EXPECT_TRUE(world.call(10 * kPacket, i > 0));
+    const std::int64_t exact_ns = world.took_ns;
+    world.loses = [](const wire::DatagramHeader& header) {
+      return is_data(header) && header.number % 10 == 0;
+    };
+    EXPECT_TRUE(world.call(10 * kPacket, true));
+    EXPECT_EQ(world.ranks[0]->from(1).at_linger, 1U);
+    return world.took_ns - exact_ns;
+  };
+  const std::int64_t alike_ns = waited_ns({});
+  for (const std::uint64_t wild : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}})
+    EXPECT_EQ(waited_ns([wild](auto& told) { told[2].took_ns = wild; }), alike_ns) << wild;
+  const std::int64_t longer_ns = waited_ns([](auto& told) {
+    for (MeasuredTransfer& its : std::span(told).last(2)) its.took_ns *= 4;
+  });
+  EXPECT_GT(longer_ns, 2 * alike_ns);
+}
+
+TEST(Exchange, TellsOfATransferUntilTheNextOneOfItsTensorBegins) {
+  PathWorld world(3, even_ways(1), 0.1, 1, true);
+  std::vector<MeasuredTransfer> told;
+  world.on_told = [&told](std::vector<MeasuredTransfer>& all) { told = all; };
+  ASSERT_TRUE(world.call_shards({4'000, 0, 8'000}));
+  EXPECT_EQ(told, std::vector<MeasuredTransfer>(3)) << "nothing before the first one";
+  ASSERT_TRUE(world.call_shards({4'000, 0, 8'000}, true));
+  EXPECT_GT(told[0].took_ns, 0U);
+  EXPECT_EQ(told[1].took_ns, 0U) << "it is sent nothing";
+  EXPECT_GT(told[2].took_ns, 0U);
+  const MeasuredTransfer last = world.ranks[0]->last_transfer(0);
+  ASSERT_TRUE(world.call(9'000));
+  EXPECT_EQ(world.ranks[0]->last_transfer(0), last) << "of another tensor";
 }
 
 TEST(Exchange, WhatIsForgottenLeavesTheOthersAsTheyAre) {

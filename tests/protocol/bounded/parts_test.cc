@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <vector>
 
 #include "base/random.h"
 #include "protocol/bounded/adaptive_deadline.h"
@@ -262,26 +263,67 @@ TEST(ErrorFeedback, WhatWasLostComesWithTheNextGradientOnce) {
   EXPECT_EQ(sent, total);
 }
 
+// As of a rank alone.
+void end(AdaptiveDeadline& times, std::int64_t took_ns, std::uint64_t lost_ppm) {
+  times.on_ended(std::array<MeasuredTransfer, 1>{{{static_cast<std::uint64_t>(took_ns), lost_ppm}}});
+}
+
 TEST(AdaptiveDeadline, LearnsFromTheFirstTransfersAndFollows) {
   AdaptiveDeadline times;
   for (int i = 1; i <= 20; ++i) {
     EXPECT_FALSE(times.is_warm());
-    times.on_ended((i * 7 % 20 + 1) * kMs, 0, 1000);
+    end(times, (i * 7 % 20 + 1) * kMs, 0);
   }
   ASSERT_TRUE(times.is_warm());
   EXPECT_EQ(times.deadline_ns(), 190 * kMs);  // ten times the second slowest
   EXPECT_EQ(times.linger_ns(), 1'050'000);    // a tenth of the mean
-  for (int i = 0; i < 5; ++i) times.on_ended(10 * kMs, 2, 1000);
+  for (int i = 0; i < 5; ++i) end(times, 10 * kMs, 2'000);
   EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kMostPart);
   const std::int64_t most = times.linger_ns();
-  times.on_ended(10 * kMs, 0, 0);
-  times.on_ended(10 * kMs, 5, 10'000);  // neither much nor little
+  end(times, 10 * kMs, 500);  // neither much nor little
   EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kMostPart);
-  for (int i = 0; i < 100; ++i) times.on_ended(10 * kMs, 0, 1000);
+  for (int i = 0; i < 100; ++i) end(times, 10 * kMs, 0);
   EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kLeastPart);
   EXPECT_LT(times.linger_ns(), most);
-  for (int i = 0; i < 1000; ++i) times.on_ended(10'000 * kMs, 2, 1000);
+  for (int i = 0; i < 1000; ++i) end(times, 10'000 * kMs, 2'000);
   EXPECT_EQ(times.linger_ns(), 19 * kMs) << "never longer than slow ones took";
+}
+
+TEST(AdaptiveDeadline, IsOfTheMedianRankWhateverOthersMeasure) {
+  constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max(), kTook = 10 * kMs;
+  const std::vector<MeasuredTransfer> alike(5, {kTook, 0});
+  const std::vector<std::vector<MeasuredTransfer>> uneven{
+      {{kTook, 0}, {kTook, 0}, {kTook, 0}, {kTook, 0}, {100 * kTook, 0}},  // one is slow
+      {{kHuge, 0}, {kTook, 0}, {kTook, 0}, {kTook, 0}, {kHuge, 0}},
+      {{1, 0}, {1, 0}, {kTook, 0}, {kTook, 0}, {kHuge, 0}},
+      {{0, kHuge}, {0, 0}, {0, 0}, {kTook, 0}, {kHuge, 0}}};  // who received nothing says nothing
+  AdaptiveDeadline of_alike;
+  for (std::size_t i = 0; i < 50; ++i) of_alike.on_ended(alike);
+  for (const auto& all : uneven) {
+    AdaptiveDeadline times;
+    for (std::size_t i = 0; i < 50; ++i) times.on_ended(all);
+    EXPECT_EQ(times.linger_ns(), of_alike.linger_ns());
+    EXPECT_EQ(times.part(), of_alike.part());
+  }
+}
+
+TEST(AdaptiveDeadline, CountsTheMeanLossOfAllThatReceive) {
+  constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max(), kTook = 10 * kMs;
+  const auto part_after = [](const std::vector<MeasuredTransfer>& all) {
+    AdaptiveDeadline times;
+    for (std::size_t i = 0; i < AdaptiveDeadline::kWarmUp + 1; ++i) times.on_ended(all);
+    EXPECT_GT(times.linger_ns(), 0);
+    return times.part();
+  };
+  EXPECT_EQ(part_after({{kTook, 2'500}, {kTook, 0}, {0, 0}}), 0.2) << "1.25 thousandths";
+  EXPECT_EQ(part_after({{kTook, 2'500}, {kTook, 0}, {kTook, 0}}), 0.1);
+  EXPECT_EQ(part_after({{kTook, kHuge}, {kTook, kHuge}}), 0.2) << "all at most, and no more";
+}
+
+TEST(AdaptiveDeadline, LearnsNothingWhereNobodyReceives) {
+  AdaptiveDeadline times;
+  for (int i = 0; i < 50; ++i) times.on_ended(std::array<MeasuredTransfer, 2>{{{0, 0}, {0, 1'000}}});
+  EXPECT_FALSE(times.is_warm());
 }
 
 }  // namespace

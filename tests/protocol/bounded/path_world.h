@@ -69,8 +69,11 @@ class PathWorld {
     }
     if (!same)
       for (const auto& x : ranks) tensor_ = x->add(bytes, DataType::f32);
+    std::vector<MeasuredTransfer> told;
+    for (const auto& x : ranks) told.push_back(x->last_transfer(tensor_));
+    if (on_told) on_told(told);
     for (std::size_t r = 0; r < n; ++r)
-      ranks[r]->begin(tensor_, is_silent(r) ? nullptr : data[r].data(), classes, deadline, now);
+      ranks[r]->begin(tensor_, is_silent(r) ? nullptr : data[r].data(), classes, told, deadline, now);
     while (!done())
       if (!step()) return false;
     took_ns = now - begun;
@@ -119,7 +122,8 @@ class PathWorld {
   ExchangeClasses classes;                                 // of the next call
   std::function<bool(const wire::DatagramHeader&)> loses;  // one more reason
   std::function<void(int from, int to, const wire::DatagramHeader&)> on_sent;
-  std::int64_t most_waiting_ns = 0;  // for its turn, of all since this was 0
+  std::function<void(std::vector<MeasuredTransfer>& told)> on_told;  // what ranks measured, of each call
+  std::int64_t most_waiting_ns = 0;                                  // for its turn, of all since this was 0
 
  private:
   struct Carried {

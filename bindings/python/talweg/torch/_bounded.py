@@ -52,7 +52,7 @@ class Bounded(Compression):
 
     def __init__(self, description: str, process_group: dist.ProcessGroup | None, p: float, policy: str, packet_bytes: int,
                  guard: float | None, log_every: int, droppable: tuple[float, float], keep_important: bool, queues: int,
-                 back_first: bool, servers: list[int], p_sender: float | None, p_call: float | None) -> None:
+                 back_first: bool, servers: list[int], p_sender: float | None, p_call: float | None, priority: int) -> None:
         super().__init__(description, process_group, two_steps=False)
         try:
             backend = talweg.torch.backend(self._group)
@@ -64,6 +64,7 @@ class Bounded(Compression):
         self._guard = None if guard is None else Guard(guard)
         self._exact_sums = self._sums if guard is None else backend.bounded_sums(0, policy, packet_bytes, queues=queues,
                                                                                  back_first=back_first, servers=servers)
+        self._priority = priority
         self._last = 1  # the highest number of a parameter; DDP's first bucket has it
         self._log_every = log_every
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="bounded_loss")
@@ -100,7 +101,8 @@ class Bounded(Compression):
             buffer.fill_(torch.nan)  # half of it arrives in any case
         residual = row if row is None else row.to(buffer.dtype)  # itself, if it is of that type
         try:
-            report = sums.all_reduce(buffer, residual, [count for _, count in key], average=self._rescale, depth=self._depth(key))
+            report = sums.all_reduce(buffer, residual, [count for _, count in key], average=self._rescale, depth=self._depth(key),
+                                     priority=self._priority)
         except Exception:
             self._finite = False  # residuals are what they were before this step
             raise

@@ -107,7 +107,8 @@ def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Com
 def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, guard: float | None = None, log_every: int = 100,
                  process_group: dist.ProcessGroup | None = None, droppable: float | tuple[float, float] = 0.0,
                  keep_important: bool = False, queues: int = 1, back_first: bool = False,
-                 servers: Sequence[int] | None = None, p_sender: float | None = None, p_call: float | None = None) -> Compression:
+                 servers: Sequence[int] | None = None, p_sender: float | None = None, p_call: float | None = None,
+                 priority: int = 0) -> Compression:
     """Gradients travel whole, and of each bucket nobody waits for the last packets: up to the part `p` (0 to 0.5) of what one
     rank sends another may be missing in the average. Over talweg alone. docs/bounded-loss.md says when a loss is safe.
 
@@ -121,6 +122,7 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
     p_sender: 0 to p, the part that may be missing of what one rank sends another on average over buckets of one size, while one
         bucket may lack p of it; None: p
     p_call: 0 to p, the part that may be missing of what all ranks together send one in a bucket, and so in a step; None: p
+    priority: 0 to 7, of what buckets send over the group's connections, as help(talweg.BoundedSums.all_reduce) says
     log_every: so many steps, after which what was lost of each parameter is logged ("talweg.torch.hooks", info); 0: never
 
     The state's report() says what was lost of each parameter. The first 20 sums of each size lose nothing."""
@@ -141,13 +143,15 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
         raise ValueError(f"bounded_loss: droppable must be from 0 to 1, or two such numbers, not {droppable!r}")
     if not isinstance(queues, int) or isinstance(queues, bool) or not 1 <= queues <= 7:
         raise ValueError(f"bounded_loss: queues must be a whole number from 1 to 7, not {queues!r}")
+    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= 7:
+        raise ValueError(f"bounded_loss: priority must be a whole number from 0 to 7, not {priority!r}")
     if keep_important and max(both) <= 0:
         raise ValueError("bounded_loss: keep_important where no packet is droppable: nothing could be missing")
     summing = [] if servers is None else list(servers)
     if servers is not None and not summing or not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in summing):
         raise ValueError(f"bounded_loss: servers must be ranks, or None for all, not {servers!r}")
     return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every,
-                            both, bool(keep_important), queues, bool(back_first), summing, p_sender, p_call)
+                            both, bool(keep_important), queues, bool(back_first), summing, p_sender, p_call, priority)
 
 
 def _integers(code: str, block: int, stochastic: bool, seed: int, process_group: dist.ProcessGroup | None) -> Compression:
