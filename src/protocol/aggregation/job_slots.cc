@@ -181,7 +181,6 @@ void JobSlots::finish_pairs(Cell& cell) {
   for (std::size_t worker = 0; is_ordered(round.format) && worker < terms_.workers; ++worker)
     if (cell.has_part.has(worker))
       round.count = sums.add(round.count, PairSums(cell.parts + worker * layout_.sums, most_pairs()), end);
-  round.count = sums.before(round.count, end);
   round.next = round.block + end;
 }
 

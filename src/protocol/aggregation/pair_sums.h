@@ -3,7 +3,6 @@
 //
 //   PairSums sums(memory, most);                  // most * 6 bytes
 //   count = sums.add(count, data, end);           // as they travel; `end`: only keys before it are wanted
-//   count = sums.before(count, end);              // once all have been added
 //   sums.write(count, data);                      // as they travel
 //
 // What has no room is left out, and `end` lowered to the first key of these: what is left is whole, and who
@@ -24,11 +23,9 @@ class PairSums {
         distances_(reinterpret_cast<std::uint16_t*>(memory + most * sizeof(float))),
         most_(most) {}
 
-  // Both return how many there are now. `end` is a distance, 1 or more.
+  // Both return how many there are now, all of them before `end`, which is a distance, 1 or more.
   std::uint16_t add(std::size_t count, std::span<const std::byte> data, std::uint64_t& end);
   std::uint16_t add(std::size_t count, const PairSums& kept, std::uint64_t& end);
-  // How many are before this distance.
-  std::uint16_t before(std::size_t count, std::uint64_t end) const;
   // One worker's, at least one and no more than there is room for, for add(). Says with them how many.
   void keep(std::span<const std::byte> data);
   void write(std::size_t count, std::byte* data) const;
@@ -37,6 +34,7 @@ class PairSums {
   template <class Pairs>
   std::uint16_t merge(std::size_t count, const Pairs& pairs, std::size_t more, std::uint64_t& end);
   std::size_t kept() const;
+  std::uint16_t before(std::size_t count, std::uint64_t end) const;
 
   float* values_;
   std::uint16_t* distances_;
