@@ -1,6 +1,7 @@
 #include "protocol/aggregation/pair_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "wire/aggregation.h"
@@ -24,6 +25,10 @@ std::size_t count_before(std::size_t count, std::uint64_t end, Distance distance
   return low;
 }
 
+float value_if(bool is, float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & -std::uint32_t{is});
+}
+
 }  // namespace
 
 // From the last to the first, so that nothing is written over before it has been read.
@@ -40,20 +45,28 @@ std::uint16_t PairSums::merge(std::size_t count, const Pairs& pairs, std::size_t
   }
   std::size_t at = own + theirs - both;
   const std::size_t all = std::min(at, most_);
-  while (theirs > 0) {
-    const std::uint16_t b = pairs.distance(theirs - 1);
-    const std::uint16_t a = own > 0 ? distances_[own - 1] : b;
-    const bool is_own = own > 0 && a >= b, is_theirs = b >= a;
+  // Whose key is next cannot be foreseen: nothing here branches on it.
+  while (own > 0 && theirs > 0) {
+    const std::uint16_t a = distances_[own - 1], b = pairs.distance(theirs - 1);
+    const bool is_own = a >= b, is_theirs = b >= a;
+    const float value = value_if(is_own, values_[own - 1]) + value_if(is_theirs, pairs.value(theirs - 1));
+    const std::uint16_t key = std::max(a, b);
     --at;
     if (at < most_) {
-      const float value = is_theirs ? pairs.value(theirs - 1) : 0.0F;
-      values_[at] = !is_own ? value : is_theirs ? values_[own - 1] + value : values_[own - 1];
-      distances_[at] = is_own ? a : b;
+      values_[at] = value;
+      distances_[at] = key;
     } else if (at == most_) {
-      end = is_own ? a : b;
+      end = key;
     }
     own -= is_own ? 1 : 0;
     theirs -= is_theirs ? 1 : 0;
+  }
+  for (; theirs > 0; --theirs) {
+    --at;
+    if (at == most_) end = pairs.distance(theirs - 1);
+    if (at >= most_) continue;
+    values_[at] = pairs.value(theirs - 1);
+    distances_[at] = pairs.distance(theirs - 1);
   }
   return static_cast<std::uint16_t>(all);
 }
