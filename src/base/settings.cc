@@ -26,12 +26,6 @@ const Setting* setting_called(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-std::optional<bool> switch_in(std::string_view text) {
-  if (text == "1" || text == "on" || text == "true") return true;
-  if (text == "0" || text == "off" || text == "false") return false;
-  return std::nullopt;
-}
-
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
 // reported by whichever program reads the file first.
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
@@ -113,8 +107,10 @@ const std::vector<Setting>& settings() {
        "they come; the same on all ranks",
        "0", false, true, SettingKind::on_off},
       {"TALWEG_SWITCH_SPARSE",
-       "1: blocks of a vector that are zero do not travel to the switch; 0: all do; the same on all ranks",
-       "0", false, true, SettingKind::on_off},
+       "1: blocks of a vector that are zero do not travel to the switch; pairs: of float nothing that is "
+       "zero, "
+       "what else there is goes with its place; 0: all travels; the same on all ranks",
+       "0", false, true},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_AGGREGATORS_AT",
@@ -163,6 +159,12 @@ const std::vector<Setting>& settings() {
 const char* name(SettingOrigin origin) {
   static constexpr const char* kNames[] = {"flag", "environment", "file", "default"};
   return kNames[static_cast<std::size_t>(origin)];
+}
+
+std::optional<bool> switch_in(std::string_view text) {
+  if (text == "1" || text == "on" || text == "true") return true;
+  if (text == "0" || text == "off" || text == "false") return false;
+  return std::nullopt;
 }
 
 ResolvedSetting resolve(std::string_view name, std::string_view flag) {

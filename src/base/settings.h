@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,8 @@ std::vector<std::string> mistyped_settings();
 // Each setting that ranks must have alike, with its value as ranks compare it: what says the same is the
 // same.
 std::vector<std::pair<std::string, std::string>> alike_settings();
+
+std::optional<bool> switch_in(std::string_view text);  // 1, on, true; 0, off, false; empty: none of these
 
 // The value in force, read as what the setting is, within its bounds. They throw as resolve does, and
 // Error{invalid_argument} that names the setting and what was expected.

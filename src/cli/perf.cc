@@ -133,7 +133,7 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   if (!how.address.empty()) {
     const live::SwitchClientOptions at = switch_client_options(how, options, *group);
     client.emplace(at);
-    setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how, ranks);
+    setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how.sparse, ranks);
   }
   printer.line(header_text(options, setup));
 

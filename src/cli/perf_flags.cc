@@ -121,6 +121,10 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("--switch-key-file", raw->switch_key, "a file of mode 600 with the switch's key (none)");
   app.add_option("--sparse-density", raw->density, "with --switch: share of blocks that hold something (1)")
       ->check(real_number(0, 1));
+  app.add_option("--sparse-run", raw->run, "elements that hold something together (those of a block)")
+      ->check(positive);
+  app.add_option("--sparse-as", raw->sparse_as,
+                 "what travels of these: blocks, pairs of key and value, or all (dense) (blocks)");
   app.add_option("--overlap", raw->overlap, "of the ranks' blocks: random, all or none in common (random)");
   app.add_flag("--exact", raw->exact,
                "with --switch: float as integers of a common scale, in any order the same");
@@ -142,16 +146,17 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   how.exact = raw.exact;
   how.key_file = raw.switch_key;
   if (!raw.switch_job.empty()) how.job = raw.switch_job;
-  if (!raw.density.empty()) how.density = std::stod(raw.density);
-  constexpr const char* kOverlaps[] = {"random", "all", "none"};
-  const std::string overlap = raw.overlap.empty() ? kOverlaps[0] : raw.overlap;
-  const auto* const found = std::find(std::begin(kOverlaps), std::end(kOverlaps), overlap);
-  if (found == std::end(kOverlaps)) refuse("--overlap: expected random, all or none, got \"{}\"", overlap);
-  how.overlap = static_cast<Overlap>(found - std::begin(kOverlaps));
-  if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || !raw.density.empty() ||
-                              !raw.overlap.empty() || raw.exact))
+  if (!raw.density.empty()) how.sparse.density = std::stod(raw.density);
+  how.sparse.run = raw.run;
+  how.sparse.overlap = parse_overlap(raw.overlap);
+  how.sparse.form = parse_sparse_form(raw.sparse_as);
+  const bool some_sparse =
+      !raw.density.empty() || !raw.overlap.empty() || !raw.sparse_as.empty() || raw.run > 0;
+  if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse || raw.exact))
     refuse(
-        "--switch-job, --sparse-density, --overlap and --exact are about sums of a switch: which --switch?");
+        "--switch-job, --sparse-density, --sparse-run, --sparse-as, --overlap and --exact are about sums of "
+        "a "
+        "switch: which --switch?");
   if (!how.address.empty() && !raw.may_lose.empty())
     refuse("--may-lose: the sums of --switch lose nothing: expected only one of them");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");

@@ -34,8 +34,9 @@ class PerfFlags {
     bool wide = false;
     int percentiles = 1, memory = 1;
     std::string reduction = "sum", type = "float", root = "0", json, sim;
-    std::string switch_address, switch_job, switch_key, density, overlap, may_lose, may_lose_sender,
-        may_lose_call, servers;
+    std::string switch_address, switch_job, switch_key, density, overlap, sparse_as, may_lose,
+        may_lose_sender, may_lose_call, servers;
+    std::size_t run = 0;
     bool exact = false;
   };
   std::shared_ptr<Raw> raw_ = std::make_shared<Raw>();

@@ -149,8 +149,10 @@ std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) co
 
 std::string SwitchStream::describe() const {
   const auto guard = lock();
-  const std::string sums = fmt::format("{}, {} sum{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s",
-                                       wish_.exact ? ", exact" : "", wish_.sparse ? ", sparse" : "");
+  constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs"};
+  const std::string sums =
+      fmt::format("{}, {} sum{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s", wish_.exact ? ", exact" : "",
+                  kSparse[static_cast<std::size_t>(wish_.sparse)]);
   return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
 }
 
@@ -271,7 +273,10 @@ bool SwitchStream::step(live::SwitchClient& client) {
   const std::int64_t now = live::now_ns();
   if (running_ == nullptr && (running_ = queue_.next()) != nullptr) {
     const protocol::SumTask& task = running_->task;
-    client.start({task.in, task.out, task.bytes, task.bytes, task.format, wish_.sparse}, now + kNoDeadlineNs);
+    const bool pairs = wish_.sparse == SwitchSparse::pairs && task.format == wire::AggregationFormat::f32;
+    client.start({task.in, task.out, task.bytes, task.bytes,
+                  pairs ? wire::AggregationFormat::pairs : task.format, wish_.sparse != SwitchSparse::none},
+                 now + kNoDeadlineNs);
     results_ = client.counters().results;
     progress_ns_ = now;
   }

@@ -18,6 +18,7 @@ namespace talweg::group {
 namespace {
 
 constexpr const char* kSetting = "TALWEG_SWITCH";
+constexpr const char* kSparseSetting = "TALWEG_SWITCH_SPARSE";
 constexpr const char* kNoSwitch = "none";  // not those of the cluster file either
 constexpr std::size_t kMostSwitches = 16;  // each has a thread of its own on every rank
 
@@ -74,6 +75,14 @@ NamedAlgorithms take_apart(const std::string& algorithm) {
   return named;
 }
 
+SwitchSparse switch_sparse() {
+  const std::string value = resolve(kSparseSetting).value;
+  if (value == "pairs") return SwitchSparse::pairs;
+  const auto on = switch_in(value);
+  if (!on) refuse("{}: expected 0, 1 or pairs, got \"{}\"", kSparseSetting, value);
+  return *on ? SwitchSparse::blocks : SwitchSparse::none;
+}
+
 SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
                             const cluster::Cluster* network, int rank) {
   const std::vector<NamedSwitch> found = find_named(options, network, rank);
@@ -89,7 +98,10 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
   if (found.size() > kMostSwitches)
     refuse("{}: {} switches, a group has at most {}", found[0].by, found.size(), kMostSwitches);
   wish.exact = switch_of("TALWEG_SWITCH_EXACT");
-  wish.sparse = switch_of("TALWEG_SWITCH_SPARSE");
+  wish.sparse = switch_sparse();
+  if (wish.exact && wish.sparse == SwitchSparse::pairs)
+    refuse("{}=pairs: pairs are summed as they come, and not exactly: expected 1 beside TALWEG_SWITCH_EXACT",
+           kSparseSetting);
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);
   if (!key.value.empty()) wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);

@@ -20,15 +20,24 @@ struct NamedAlgorithms {
 };
 NamedAlgorithms take_apart(const std::string& algorithm);
 
+// What of vectors does not travel.
+enum class SwitchSparse {
+  none,
+  blocks,  // that are zero
+  pairs,   // float that is zero; of other types blocks
+};
+// Of TALWEG_SWITCH_SPARSE. Throws Error{invalid_argument}.
+SwitchSparse switch_sparse();
+
 struct SwitchWish {
   struct At {
     live::Endpoint address;
     std::string from;  // "127.0.0.1:4711 (environment)", for people
   };
-  bool wanted = false;              // there is one, and no trees are named for all_reduce
-  bool always = false;              // whatever it costs
-  bool exact = false;               // floats come to the same bits in whatever order they come
-  bool sparse = false;              // blocks that are zero do not travel
+  bool wanted = false;  // there is one, and no trees are named for all_reduce
+  bool always = false;  // whatever it costs
+  bool exact = false;   // floats come to the same bits in whatever order they come
+  SwitchSparse sparse = SwitchSparse::none;
   std::vector<At> at;               // each sums a part of every vector
   bool of_rack = false;             // other ranks may be at others, below the same one
   std::optional<wire::Secret> key;  // of all

@@ -25,6 +25,9 @@ namespace HWY_NAMESPACE {
 std::size_t zero_vectors(const std::uint8_t*, std::size_t, std::uint64_t, bool&) {
   return 0;
 }
+std::size_t nonzero_vectors(const std::uint8_t*, std::size_t, std::uint64_t&) {
+  return 0;
+}
 std::size_t largest_vectors(const std::uint8_t*, std::size_t, std::uint32_t&) {
   return 0;
 }
@@ -64,6 +67,18 @@ std::size_t zero_vectors(const std::uint8_t* p, std::size_t bytes, std::uint64_t
     }
   }
   return i;
+}
+
+std::size_t nonzero_vectors(const std::uint8_t* p, std::size_t count, std::uint64_t& elements) {
+  const Lanes<std::int32_t> lanes;
+  const auto magnitude = hn::Set(lanes.d, 0x7fffffff);
+  const auto none = hn::Zero(lanes.d);
+  return for_each_vector(lanes, count, [&](std::size_t i) HWY_ATTR {
+    std::uint64_t bits = 0;
+    hn::StoreMaskBits(lanes.d, hn::Ne(hn::And(lanes.load(p + i * 4), magnitude), none),
+                      reinterpret_cast<std::uint8_t*>(&bits));
+    elements |= bits << i;
+  });
 }
 
 std::size_t largest_vectors(const std::uint8_t* p, std::size_t count, std::uint32_t& largest) {
@@ -133,6 +148,13 @@ void nonzero_bits(const std::uint8_t* p, std::size_t bytes, std::size_t block, s
     }
     bitmap[b / 64] = word;
   }
+}
+
+std::uint64_t nonzero_of(const std::uint8_t* p, std::size_t count) {
+  std::uint64_t elements = 0;
+  for (std::size_t i = nonzero_vectors(p, count, elements); i < count; ++i)
+    elements |= std::uint64_t{(load<std::uint32_t>(p, i) & 0x7fffffffU) != 0} << i;
+  return elements;
 }
 
 std::uint32_t largest_bits(const std::uint8_t* p, std::size_t count) {
@@ -215,6 +237,7 @@ namespace talweg::kernel {
 
 HWY_EXPORT(zero_bytes);
 HWY_EXPORT(nonzero_bits);
+HWY_EXPORT(nonzero_of);
 HWY_EXPORT(largest_bits);
 HWY_EXPORT(quantise_all);
 HWY_EXPORT(dequantise_all);
@@ -259,6 +282,9 @@ void nonzero_blocks(DataType type, const void* data, std::size_t count, std::siz
                     std::uint64_t* bitmap) {
   HWY_DYNAMIC_DISPATCH(nonzero_bits)
   (octets(data), count * size_of(type), block * size_of(type), counted_bits(type), bitmap);
+}
+std::uint64_t nonzero_elements(const void* data, std::size_t count) {
+  return HWY_DYNAMIC_DISPATCH(nonzero_of)(octets(data), count);
 }
 std::uint32_t max_magnitude(const void* data, std::size_t count) {
   return HWY_DYNAMIC_DISPATCH(largest_bits)(octets(data), count);

@@ -26,6 +26,9 @@ constexpr std::size_t bitmap_words(std::size_t blocks) {
 void nonzero_blocks(DataType type, const void* data, std::size_t count, std::size_t block,
                     std::uint64_t* bitmap);
 
+// Bit i: element i of `count` float32, 64 at most, is not zero.
+std::uint64_t nonzero_elements(const void* data, std::size_t count);
+
 // The bits of the largest |x| of float32: these order as numbers do, with infinity and NaN at their end.
 inline constexpr std::uint32_t kNotFiniteBits = 0x7f800000;
 std::uint32_t max_magnitude(const void* data, std::size_t count);

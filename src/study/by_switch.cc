@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <set>
@@ -72,12 +73,16 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
   how.switches = summing_nodes(o.cluster);
   how.racks = summing_racks(o.cluster);
   how.costs = o.ranks.costs;
-  how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+  how.format = o.sparse.by_pairs() ? wire::AggregationFormat::pairs
+                                   : wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+  how.sparse = o.sparse.by_blocks();
   return how;
 }
 
 Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
-                          const sim::SwitchJob& job) {
+                          const sim::SwitchJob& job, const SparseShape& sparse) {
+  bytes = static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(bytes) * travelling(sparse, model.network().workers(), job.terms.block)));
   const cluster::Cluster& network = model.network();
   const auto switches = summing_nodes(network);
   const auto racks = summing_racks(network);

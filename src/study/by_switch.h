@@ -36,8 +36,9 @@ std::string why_no_switch(const SimulateOptions& options);
 
 // For a network of which why_no_switch() says nothing.
 sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& options, DataType type);
-// Of vectors of so many bytes, by all nodes of the model's network that sum.
+// Of vectors of so many bytes, of which the part that is not zero travels, by all nodes of the model's
+// network that sum.
 Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
-                          const sim::SwitchJob& job);
+                          const sim::SwitchJob& job, const SparseShape& sparse = {});
 
 }  // namespace talweg::study

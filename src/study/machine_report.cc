@@ -88,6 +88,7 @@ std::string complaint_about(const Setting& setting) {
       if (named.by_switch) check_switches(true);
     }
     if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) check_switches();
+    if (is("TALWEG_SWITCH_SPARSE")) group::switch_sparse();
     if (is("TALWEG_STORE")) group::find_meeting({}, "");
     if (is("TALWEG_KEY_FILE")) live::find_job_key();
   } catch (const Error& error) {

@@ -10,7 +10,6 @@
 
 #include "base/fail.h"
 #include "base/host_port.h"
-#include "base/random.h"
 #include "kernel/reduce.h"
 #include "live/join/job_key.h"
 #include "study/perf_check.h"
@@ -22,16 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kMaskSeed = 0x5ca1ab1e;
 constexpr std::int64_t kUsualDeadlineNs = 60'000'000'000;  // of one sum, where -T does not say
 constexpr std::int64_t kJoinNs = 30'000'000'000;
 constexpr int kPoisonByte = 0xa5;
 
 // `type` is one that a switch sums: requests are checked.
-wire::AggregationFormat format_of(DataType type, bool exact) {
+wire::AggregationFormat format_of(DataType type, const SwitchPerfOptions& how) {
+  if (how.sparse.by_pairs()) return wire::AggregationFormat::pairs;
   const wire::AggregationFormat format =
       wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
-  return exact && format == wire::AggregationFormat::f32 ? wire::AggregationFormat::scaled : format;
+  return how.exact && format == wire::AggregationFormat::f32 ? wire::AggregationFormat::scaled : format;
 }
 
 // The vectors of one rank, and what they are to come to.
@@ -47,11 +46,7 @@ class SwitchVectors {
   std::vector<std::byte> input_of(int rank, std::uint64_t seed) const {
     std::vector<std::byte> data(in_.size());
     Pattern::of_rank(c_, rank, seed).write(data.data(), 0, c_.count);
-    if (how_.density >= 1) return data;
-    const std::size_t bytes = std::size_t{block_} * size_of(c_.type);
-    for (std::size_t at = 0, block = 0; at < data.size(); at += bytes, ++block)
-      if (!holds(how_, rank, c_.ranks, block))
-        std::memset(data.data() + at, 0, std::min(bytes, data.size() - at));
+    clear_what_is_not_held(how_.sparse, rank, c_.ranks, block_ * size_of(c_.type), size_of(c_.type), data);
     return data;
   }
   std::vector<std::byte> sum(std::uint64_t seed) const {
@@ -78,33 +73,6 @@ class SwitchVectors {
 
 }  // namespace
 
-bool holds(const SwitchPerfOptions& how, int rank, int ranks, std::uint64_t block) {
-  switch (how.overlap) {
-    case Overlap::all:
-      return Random(kMaskSeed, block).uniform() < how.density;
-    case Overlap::none: {
-      // One draw for all ranks says whose the block is.
-      const double draw = Random(kMaskSeed, block).uniform() / how.density;
-      return draw < ranks && static_cast<int>(draw) == rank;
-    }
-    case Overlap::random:
-      break;
-  }
-  return Random(kMaskSeed + 1 + static_cast<std::uint64_t>(rank), block).uniform() < how.density;
-}
-
-double union_density(const SwitchPerfOptions& how, int ranks, std::uint64_t blocks) {
-  if (how.density >= 1 || blocks == 0) return 1;
-  std::uint64_t held = 0;
-  for (std::uint64_t block = 0; block < blocks; ++block)
-    for (int rank = 0; rank < ranks; ++rank)
-      if (holds(how, rank, ranks, block)) {
-        ++held;
-        break;
-      }
-  return static_cast<double>(held) / static_cast<double>(blocks);
-}
-
 void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, int ranks) {
   if (perf.op != Collective::all_reduce) refuse("--switch: a switch does all_reduce, not {}", name(perf.op));
   for (const ReduceOp reduce : perf.reductions)
@@ -119,9 +87,9 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
   if (perf.blocking == Blocking::enqueue)
     refuse("--switch: -z must not be 0: a worker has one sum at a time");
   if (perf.misaligned) refuse("--switch: -u has no meaning for it");
-  if (how.overlap == Overlap::none && how.density < 1 && how.density * ranks > 1)
-    refuse("--overlap none: {} ranks cannot have {} of all blocks each and none in common", ranks,
-           how.density);
+  check_sparse(how.sparse, perf.types, ranks);
+  if (how.exact && how.sparse.by_pairs())
+    refuse("--exact: pairs are summed as they come, and not exactly: expected --sparse-as blocks");
 }
 
 live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, const PerfOptions& perf,
@@ -153,25 +121,14 @@ std::string describe(const wire::SwitchOpened& terms, int racks) {
                      terms.protection == wire::DatagramProtection::checksum ? "checksum" : "tag");
 }
 
-std::string sparseness(const SwitchPerfOptions& how, int ranks) {
-  if (how.density >= 1) return {};
-  constexpr std::uint64_t kBlocks = 100'000;
-  constexpr const char* kOverlaps[] = {"random", "all", "none"};
-  return fmt::format("sparse: {} of the blocks on each rank, overlap {}: {:.3g} on any\n", how.density,
-                     kOverlaps[static_cast<int>(how.overlap)], union_density(how, ranks, kBlocks));
-}
-
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
                       const SwitchPerfOptions& how, bool in_place) {
   SwitchVectors vectors(c, how, client.terms().block);
   const std::int64_t test_ns =
       options.timeout.count() > 0 ? live::now_ns() + options.timeout.count() * live::kMillisecondNs : 0;
-  const live::SwitchVector call{vectors.in(),
-                                in_place ? vectors.in() : vectors.out(),
-                                vectors.bytes(),
-                                vectors.bytes(),
-                                format_of(c.type, how.exact),
-                                how.density < 1};
+  const live::SwitchVector call{vectors.in(),           in_place ? vectors.in() : vectors.out(),
+                                vectors.bytes(),        vectors.bytes(),
+                                format_of(c.type, how), how.sparse.by_blocks()};
   const auto run = [&] {
     client.all_reduce(call, test_ns != 0 ? test_ns : live::now_ns() + kUsualDeadlineNs);
   };

@@ -1,5 +1,5 @@
 // `talweg perf --switch`: times and checks sums that a switch makes (live/aggregation), of dense vectors and
-// of those of whose blocks only some hold anything.
+// of those in which only some elements are not zero.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,19 @@
 #include "live/aggregation/switch_client.h"
 #include "study/perf_options.h"
 #include "study/perf_table.h"
+#include "study/sparse_vectors.h"
 #include "talweg/group.h"
 
 namespace talweg::study {
-
-// Which blocks of sparse vectors hold something on which ranks, as in OmniReduce's measurements.
-enum class Overlap {
-  random,  // each rank draws its own
-  all,     // the same on all ranks
-  none,    // no block on two ranks
-};
 
 struct SwitchPerfOptions {
   std::string address;  // host:port; empty: no switch
   std::string job = "perf";
   // With the switch's key; empty: it has none. It is not the group's, which talweg run draws for each.
   std::string key_file;
-  double density = 1;  // of blocks that hold something, on each rank; 1: dense, and sent as that
-  Overlap overlap = Overlap::random;
+  SparseShape sparse;
   bool exact = false;  // float32 as integers of a common scale
 };
-
-// Whether block `block` of this rank holds anything.
-bool holds(const SwitchPerfOptions& options, int rank, int ranks, std::uint64_t block);
-// Share of blocks that hold something on any rank.
-double union_density(const SwitchPerfOptions& options, int ranks, std::uint64_t blocks);
 
 // Throws Error{invalid_argument} that names the flag for what a switch does not do: it sums float, half,
 // bfloat16 and int32 in all-reduce; one call at a time.
@@ -43,9 +31,6 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& options
                                                 Group& group);
 // "switch: 2 threads x 31 slots x 15 columns of 256 elements, checksum"; with how many racks there are.
 std::string describe(const wire::SwitchOpened& terms, int racks);
-// A line that says how many blocks hold something; empty for dense vectors.
-std::string sparseness(const SwitchPerfOptions& options, int ranks);
-
 // All ranks call it together; the group is for what they agree on, and carries nothing that is timed.
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
                       const SwitchPerfOptions& how, bool in_place);

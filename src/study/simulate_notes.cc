@@ -119,6 +119,12 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   if (datagrams)
     note(those_given(request, {"window", "most-window", "ack-every", "least-rto", "pacing"}),
          "datagrams have windows of their own");
+  const bool switched = calls && std::ranges::find(o.algorithms, kBySwitch) != o.algorithms.end();
+  if (!switched)
+    note(those_given(request, {"sparse-density", "sparse-run", "sparse-as", "overlap"}),
+         "only --algo switch sums what is sparse");
+  else if (o.sparse.density >= 1)
+    note(those_given(request, {"sparse-run", "overlap"}), "with --sparse-density 1 nothing is zero");
   const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
   if (!bounded)
     note(

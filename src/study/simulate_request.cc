@@ -82,6 +82,7 @@ void check_calls(const SimulateOptions& o) {
   const auto has = [&](const char* name) {
     return std::ranges::find(o.algorithms, name) != o.algorithms.end();
   };
+  if (has(kBySwitch)) check_sparse(o.sparse, perf.types, ranks);
   if (const std::string why = why_no_switch(o); has(kBySwitch) && !why.empty())
     refuse("--algo {}: {}", kBySwitch, why);
   if (const std::string why = why_not_bounded(o); has(kBounded) && !why.empty())
@@ -279,6 +280,16 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "paths", .letters = "", .member = &R::paths,
        .help = "of --algo bounded: so many ports that each rank sends from to each other one, which take ways of their own",
        .least = 1, .most = 16, .group = kCalls},
+      {.name = "sparse-density", .letters = "", .member = &R::sparse_density,
+       .help = "of --algo switch: the share of blocks that hold something, on each rank", .most = 1, .group = kCalls},
+      {.name = "sparse-run", .letters = "", .member = &R::sparse_run,
+       .help = "of --algo switch: elements that hold something together; 0: those of a block", .most = 1 << 30, .group = kCalls},
+      {.name = "sparse-as", .letters = "", .member = &R::sparse_as,
+       .help = "of --algo switch: what travels of these: blocks, pairs of key and value, or all",
+       .words = "blocks,pairs,dense", .group = kCalls},
+      {.name = "overlap", .letters = "", .member = &R::overlap,
+       .help = "of --algo switch: of the ranks' blocks that hold something: random, all or none in common",
+       .words = "random,all,none", .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -424,7 +435,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                          : !raw.workload.empty() ? "--workload"
                                                  : nullptr)
     for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "may-lose-sender", "may-lose-call",
-                             "servers", "type", "root", "iters", "warmup", "rest", "average"}) {
+                             "servers", "sparse-density", "sparse-run", "sparse-as", "overlap", "type",
+                             "root", "iters", "warmup", "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
@@ -460,6 +472,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.droppable = raw.droppable;
   o.keep_important = raw.keep_important;
   o.paths = static_cast<std::size_t>(raw.paths);
+  o.sparse = {raw.sparse_density, parse_overlap(raw.overlap), static_cast<std::size_t>(raw.sparse_run),
+              parse_sparse_form(raw.sparse_as)};
   o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
   if (raw.algo == "all") {
     o.algorithms.clear();

@@ -16,6 +16,7 @@
 #include "sim/workload.h"
 #include "study/field.h"
 #include "study/perf_options.h"
+#include "study/sparse_vectors.h"
 
 namespace talweg::study {
 
@@ -35,6 +36,9 @@ struct SimulateRequest {
   std::string may_lose_sender, may_lose_call;  // empty: as may_lose
   std::string servers, burst_loss, reorder;
   std::vector<std::string> fail;
+  double sparse_density = 1;
+  int sparse_run = 0;  // 0: a block's
+  std::string sparse_as = "blocks", overlap = "random";
   int payload = 1448, header = 66, window = 0, ack_every = 0;
   std::string most_window = "4M", least_rto = "auto", horizon;
   std::uint64_t seed = 1;
@@ -57,6 +61,7 @@ struct SimulateOptions {
   double may_lose = 0, droppable = 0;   // of kBounded; the limits beside may_lose are in `perf`
   bool keep_important = false;
   std::size_t paths = 1;           // of kBounded
+  SparseShape sparse;              // of kBySwitch
   bool bound = true;               // whether the bound is looked for
   std::string matrix;              // a file, or a pattern of flows,
   sim::Matrix flows;               // and what it says

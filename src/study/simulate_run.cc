@@ -157,7 +157,10 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   run.end(result.report);
 }
 
-// All ranks have one vector and one place for its sum: what is in them is nobody's concern.
+constexpr std::byte kSomething{0x3c};  // bytes of numbers of any type
+
+// All ranks have one place for the sum, and one vector: what is in them is nobody's concern, but where they
+// are sparse what is zero.
 void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers& watchers,
                      SimulateResult& result) {
   const auto bytes = static_cast<std::int64_t>(vector_bytes(c));
@@ -172,11 +175,18 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
     });
   const auto count = static_cast<std::int64_t>(c.count);
   const sim::SharedOperands memory(count, count, static_cast<std::int64_t>(size_of(c.type)));
-  const std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks),
-                                               {memory.in(), memory.out()});
+  std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks), {memory.in(), memory.out()});
+  std::vector<std::vector<std::byte>> sparse;
+  for (int rank = 0; options.sparse.density < 1 && rank < c.ranks; ++rank) {
+    sparse.emplace_back(vector_bytes(c), kSomething);
+    clear_what_is_not_held(options.sparse, rank, c.ranks, sums.job().terms.block * size_of(c.type),
+                           size_of(c.type), sparse.back());
+    operands[static_cast<std::size_t>(rank)].in = sparse.back().data();
+  }
   const sim::CallTimes times = sums.run(operands, c.count, {perf.warmup, perf.iterations, options.rest},
                                         options.horizon, watchers.trace.get());
-  const Prediction prediction = predict_switch(forest::CostModel(options.cluster), bytes, c.type, sums.job());
+  const Prediction prediction =
+      predict_switch(forest::CostModel(options.cluster), bytes, c.type, sums.job(), options.sparse);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   row.in_place = row.out_of_place;  // the same packets
   row.plan = fmt::format("{}, predicted {:.4g} ms", forest::plan_title(kBySwitch, prediction.through),

@@ -53,10 +53,23 @@ const char* check_entry(const AggregationEntryLayout& e, AggregationType type) {
   return nullptr;
 }
 
+const char* check_pairs(const AggregationEntryLayout& e, std::span<const std::byte> data) {
+  const PairsOnWire pairs(data);
+  int last = -1;
+  for (std::size_t i = 0; i < pairs.count; ++i) {
+    const int distance = pairs.distance(i);
+    if (distance <= last) return "keys that do not ascend";
+    last = distance;
+  }
+  if (last >= 0 && static_cast<std::uint64_t>(last) >= e.next - e.block)
+    return "a key that is not before the next one";
+  return nullptr;
+}
+
 }  // namespace
 
 const char* name(AggregationFormat format) {
-  constexpr const char* kNames[kAggregationFormats] = {"f32", "f16", "bf16", "i32", "scaled"};
+  constexpr const char* kNames[kAggregationFormats] = {"f32", "f16", "bf16", "i32", "scaled", "pairs"};
   return kNames[static_cast<std::size_t>(format)];
 }
 
@@ -105,6 +118,8 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     at += sizeof entry;
     const std::size_t bytes = entry.count * element_bytes(format);
     if (body.size() - at < bytes) return "shorter than its data";
+    if (format == AggregationFormat::pairs)
+      if (const char* const why = check_pairs(entry, body.subspan(at, bytes))) return why;
     at += bytes;
   }
   if (body.size() - at != (names ? head.number : 0) * sizeof(std::uint16_t)) return "not as long as it says";

@@ -5,7 +5,8 @@
 //    0  format u8, entries u8, number u16       then `entries` times, in ascending order of columns:
 //                                                 0  block u64, next u64
 //                                                16  exponent i16, count u16, column u8, flags u8, spare u16
-//                                                24  count elements, where the flag says so
+//                                                24  count elements, where the flag says so; of pairs: count
+//                                                    values f32, then count distances u16
 //                                               then, in `missing` and `gap` alone, `number` times a u16
 //
 // Contributions are numbered by each worker, results to all by the switch: 1, 2, ..., round and round,
@@ -52,10 +53,20 @@ enum class AggregationFormat : std::uint8_t {
   bf16 = 2,    // the same
   i32 = 3,     // wraps
   scaled = 4,  // float32 as int32 in units of a scale that all workers have agreed on for the block
+  pairs = 5,   // float32 and, as u16, how far its key is from the entry's `block`: what is not zero alone
 };
-inline constexpr int kAggregationFormats = 5;
+inline constexpr int kAggregationFormats = 6;
 constexpr std::size_t element_bytes(AggregationFormat format) {
+  if (format == AggregationFormat::pairs) return 6;
   return format == AggregationFormat::f16 || format == AggregationFormat::bf16 ? 2 : 4;
+}
+// Of an element in a worker's vector.
+constexpr std::size_t bytes_in_memory(AggregationFormat format) {
+  return format == AggregationFormat::pairs ? 4 : element_bytes(format);
+}
+// Elements of this format that an entry has at most where blocks have `block` elements of four bytes.
+constexpr std::size_t most_elements(AggregationFormat format, std::size_t block) {
+  return format == AggregationFormat::pairs ? block * 4 / element_bytes(format) : block;
 }
 const char* name(AggregationFormat format);
 // None for types that are not summed in the network. Never `scaled`.
@@ -75,6 +86,30 @@ inline constexpr std::int16_t kZeroExponent = std::numeric_limits<std::int16_t>:
 inline constexpr std::int16_t kLeastExponent = -126;
 inline constexpr std::int16_t kMostExponent = 128;
 inline constexpr std::int16_t kNotFiniteExponent = std::numeric_limits<std::int16_t>::max();  // NaN or Inf is
+
+// Pairs. `block` is the first key that the round is about, `next` the sender's first one that is not among
+// these; of a result: all keys before it are done. Keys ascend, from `block` on.
+inline constexpr std::uint64_t kFarthestKey = std::numeric_limits<std::uint16_t>::max();  // from `block`
+// The data of an entry taken apart; neither is aligned.
+struct PairsOnWire {
+  const std::byte* values = nullptr;
+  const std::byte* distances = nullptr;
+  std::size_t count = 0;
+  explicit PairsOnWire(std::span<const std::byte> data)
+      : values(data.data()),
+        distances(data.data() + data.size() / 6 * 4),
+        count(data.size() / element_bytes(AggregationFormat::pairs)) {}
+  std::uint16_t distance(std::size_t i) const {
+    std::uint16_t d = 0;
+    std::memcpy(&d, distances + i * sizeof d, sizeof d);
+    return d;
+  }
+  float value(std::size_t i) const {
+    float v = 0;
+    std::memcpy(&v, values + i * sizeof v, sizeof v);
+    return v;
+  }
+};
 
 struct AggregationEntry {
   std::uint64_t block = kNoBlock;         // of this round

@@ -75,6 +75,42 @@ TEST(SimulateSwitch, SumsInTwoStepsWhereSwitchesOfRacksAreBelowOne) {
               HasSubstr("switch at spine and leaf0 and leaf1"));
 }
 
+// A twentieth of the elements on each of four ranks is in nearly all blocks, and a fifth of the elements on
+// any.
+TEST(SimulateSwitch, TakesAsLongAsWhatTravelsOfSparseVectors) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("talweg-simulate-sparse-" + std::to_string(::getpid()));
+  const auto took = [&](std::vector<std::string> how) {
+    how.insert(how.end(), {"-b", "4M", "-n", "1", "-w", "0", "--json", file});
+    const Outcome outcome = simulate(how);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::ifstream in(file);
+    const auto row = nlohmann::json::parse(in)["results"][0];
+    const double us = row["out_of_place"]["time_us"].get<double>();
+    EXPECT_NEAR(row["planned"]["predicted_us"].get<double>() / us, 1, 0.1);
+    return us;
+  };
+  const std::vector<std::string> sparse{"--sparse-density", "0.05", "--sparse-run", "1", "--sparse-as"};
+  const auto as = [&](const std::string& form) {
+    std::vector<std::string> how = sparse;
+    how.push_back(form);
+    return took(how);
+  };
+  const double dense = took({}), pairs = as("pairs"), blocks = as("blocks");
+  EXPECT_NEAR(as("dense") / dense, 1, 0.01);
+  EXPECT_NEAR(blocks / dense, 1, 0.02);
+  EXPECT_NEAR(pairs / dense, 1.5 * (1 - 0.95 * 0.95 * 0.95 * 0.95), 0.05);
+  EXPECT_LT(took({"--sparse-density", "0.05"}), 0.3 * dense) << "whole blocks that are zero";
+  EXPECT_THAT(simulate({"--sparse-as", "pairs", "-d", "half"}).err,
+              HasSubstr("--sparse-as pairs: pairs are of float, not of f16"));
+  EXPECT_THAT(simulate({"--sparse-density", "0.5", "--overlap", "none"}).err,
+              HasSubstr("--overlap none: 4 ranks cannot have 0.5 of all blocks each and none in common"));
+  const Outcome dense_runs = simulate({"--sparse-run", "1", "-b", "64K"});
+  EXPECT_THAT(dense_runs.out + dense_runs.err,
+              HasSubstr("--sparse-run: with --sparse-density 1 nothing is zero"));
+  std::filesystem::remove(file);
+}
+
 TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
   const std::vector<std::string> all{"simulate", kBox, "--algo", "all", "-b", "64K", "-n", "1", "--csv", "-"};
   EXPECT_THAT(talweg(all).out, HasSubstr(",switch through agg\n"));

@@ -97,5 +97,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   worker.start({bytes, bytes, tensor.size(), wire::AggregationFormat::scaled, 8, false}, 1, 1000, 0);
   header.job = 1;
   for (int i = 0; i < 3; ++i) worker.on(header, payload, i);
+
+  // By key: each column has a granule, the last one a part of it.
+  std::vector<float> keyed(3 * 64 + 16, 1.0F);
+  protocol::AggregationWorker by_key({1, 1, 0, 2, 0, 1, 4, 8, {}}, sink);
+  auto* const in_place = reinterpret_cast<std::byte*>(keyed.data());
+  by_key.start({in_place, in_place, keyed.size(), wire::AggregationFormat::pairs, 8, false}, 1, 1000, 0);
+  for (int i = 0; i < 3; ++i) by_key.on(header, payload, i);
   return 0;
 }

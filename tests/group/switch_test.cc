@@ -415,10 +415,10 @@ TEST(Switched, WhatASumCostsIsMeasuredWithAllBlocksTravelling) {
       through(at(served), ""));
 }
 
-TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedFor) {
+TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedForNorWhatIsZeroInThem) {
   const live::Served served(counting());
-  for (const bool sparse : {false, true}) {
-    const Variable setting("TALWEG_SWITCH_SPARSE", sparse ? "1" : "0");
+  for (const std::string sparse : {"0", "1", "pairs"}) {
+    const Variable setting("TALWEG_SWITCH_SPARSE", sparse);
     constexpr std::size_t kCount = 1'000'000;
     std::uint64_t sent = 0;
     run_ranks(
@@ -430,16 +430,20 @@ TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedFor) {
           group.barrier();
           std::vector<float> data(kCount, 0.0F), out(kCount, -1.0F);
           const auto mine = static_cast<std::size_t>(group.rank());
-          data[300'000 * mine] = data[500'000] = 1;
+          // In one block, and of two columns of pairs.
+          data[256'000 * mine] = data[256'000 * mine + 100] = data[500'000] = 1;
           group.all_reduce(data.data(), out.data(), kCount, DataType::f32, ReduceOp::sum);
           for (std::size_t i = 0; i < kCount; ++i)
-            ASSERT_EQ(out[i], i == 500'000 ? 3.0F : i % 300'000 == 0 && i < 900'000 ? 1.0F : 0.0F) << i;
+            ASSERT_EQ(out[i], i == 500'000                                              ? 3.0F
+                              : (i % 256'000 == 0 || i % 256'000 == 100) && i < 700'000 ? 1.0F
+                                                                                        : 0.0F)
+                << i;
           if (group.rank() == 0) sent = blocks_of(served) - before;
           group.barrier();
         },
         through(at(served)));
-    if (sparse)
-      EXPECT_EQ(sent, 2U * kRanks);
+    if (sparse != "0")
+      EXPECT_EQ(sent, (sparse == "pairs" ? 3U : 2U) * kRanks);
     else
       EXPECT_GE(sent, 100U * kRanks);
   }

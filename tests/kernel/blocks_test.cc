@@ -77,6 +77,24 @@ TEST(Blocks, ANumberAnywhereIsFoundHoweverSmall) {
   });
 }
 
+TEST(Blocks, EachElementThatIsNotZeroIsFound) {
+  with_every_instruction_set([] {
+    Random random(33);
+    for (std::size_t count = 0; count <= 64; ++count) {
+      Array array(DataType::f32, count, count % 4);
+      std::uint64_t expected = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        constexpr float kNumbers[] = {std::numeric_limits<float>::denorm_min(), -1,
+                                      std::numeric_limits<float>::quiet_NaN(), 0.0F, -0.0F};
+        const std::size_t which = random.below(5);
+        store(array.data(), i, kNumbers[which]);
+        expected |= std::uint64_t{which < 3} << i;
+      }
+      EXPECT_EQ(nonzero_elements(array.data(), count), expected) << count;
+    }
+  });
+}
+
 TEST(Blocks, TheLargestMagnitudeIsFoundAndNoNumberIsLargerThanAll) {
   with_every_instruction_set([] {
     Random random(32);

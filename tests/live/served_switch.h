@@ -128,7 +128,7 @@ inline int value_of(std::uint64_t seed, std::uint16_t worker, std::size_t i, dou
   return static_cast<int>((i * 7 + worker * 13 + seed) % 17) - 8;
 }
 inline std::vector<std::byte> encoded(const std::vector<int>& values, AggregationFormat format) {
-  std::vector<std::byte> bytes(values.size() * wire::element_bytes(format));
+  std::vector<std::byte> bytes(values.size() * wire::bytes_in_memory(format));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto number = static_cast<float>(values[i]);
     const auto put = [&](auto v) { std::memcpy(bytes.data() + i * sizeof v, &v, sizeof v); };

@@ -27,7 +27,9 @@ const Case kCases[] = {{1, AggregationFormat::f32},
                        {0, AggregationFormat::f32},
                        {200'000, AggregationFormat::f32, true, 0.05},
                        {50'000, AggregationFormat::bf16, true, 0.3},
-                       {64'000, AggregationFormat::scaled, true, 0.1}};
+                       {64'000, AggregationFormat::scaled, true, 0.1},
+                       {100'000, AggregationFormat::pairs, true, 0.05},
+                       {777, AggregationFormat::pairs}};
 
 // In KiB, of this process, as the kernel counts it.
 long anonymous_memory() {
@@ -273,6 +275,7 @@ TEST(Switch, WorkersThatDoNotMeanTheSameSumAllHearThatAndNotByTheirDeadline) {
       {{0, f32, false, "0 elements"}, {1000, f32, false, "1000 elements"}},
       {{1000, f32, true, "1000 elements of f32, sparse"}, {3000, f32, true, "3000 elements of f32, sparse"}},
       {{1000, f32, false, "of f32, dense"}, {1000, f32, true, "of f32, sparse"}},
+      {{1000, f32, true, "of f32, sparse"}, {1000, pairs, false, "1000 elements of pairs, sparse"}},
       {{1000, f32, false, "of f32"}, {1000, i32, false, "of i32"}}};
   for (const int alike : {0, 3})
     for (const auto& [first, second] : kPairs) {
@@ -280,7 +283,7 @@ TEST(Switch, WorkersThatDoNotMeanTheSameSumAllHearThatAndNotByTheirDeadline) {
         const Own& own = number == 0 ? first : second;
         for (int i = 0; i < alike; ++i) sum_and_check(client, number, 2, 1, {1000});
         // Who has less may be through with it: then the next sum says so.
-        std::vector<std::byte> bytes(own.count * wire::element_bytes(own.format));
+        std::vector<std::byte> bytes(own.count * wire::bytes_in_memory(own.format));
         for (const std::int64_t deadline_ns = soon(); now_ns() < deadline_ns;)
           client.all_reduce(vector_of(bytes, own.format, own.sparse), deadline_ns);
       });

@@ -29,7 +29,9 @@ const Case kTreeCases[] = {{1, AggregationFormat::f32},
                            {256, AggregationFormat::bf16},
                            {0, AggregationFormat::f32},
                            {100'000, AggregationFormat::f32, true, 0.05},
-                           {64'000, AggregationFormat::scaled, true, 0.1}};
+                           {64'000, AggregationFormat::scaled, true, 0.1},
+                           {100'000, AggregationFormat::pairs, true, 0.05},
+                           {777, AggregationFormat::pairs}};
 
 // Which of all it is.
 std::uint16_t in_all(const SwitchClientOptions& o) {

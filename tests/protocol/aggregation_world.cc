@@ -208,6 +208,12 @@ void AggregationWorld::Member::send(const wire::DatagramHeader& header, std::spa
   wire::DatagramHeader sent = header;
   std::vector<std::byte> bytes(payload.begin(), payload.end());
   w.mutate_up(*job, sent, bytes);
+  wire::AggregationMessage message;
+  if (wire::decode(sent, bytes, message) == nullptr && message.format == AggregationFormat::pairs)
+    wire::for_each_entry(message, [&](const AggregationEntry& e, std::span<const std::byte> data) {
+      const wire::PairsOnWire pairs(data);
+      if (e.data) said[{sent.own16, e.column}] = e.block + pairs.distance(pairs.count - 1);
+    });
   auto arrivals = std::make_shared<int>(0);
   w.carry([&w, j = job, m = number, sent, bytes, arrivals]() mutable {
     wire::DatagramHeader h = sent;
@@ -270,6 +276,11 @@ void AggregationWorld::deliver_to_member(Job& job, std::size_t number, std::uint
   if (result && wire::decode(h, payload, message) == nullptr) {
     if (message.entries < job.terms.columns && blocks >= step) hit(AggregationMark::part_of_slot);
     wire::for_each_entry(message, [&](const AggregationEntry& e, std::span<const std::byte>) {
+      if (message.format == AggregationFormat::pairs) {
+        const auto last = member.said.find({h.own16, e.column});
+        if (last != member.said.end() && e.next <= last->second) hit(AggregationMark::cut);
+        return;
+      }
       if (e.block != wire::kNoBlock && std::min(e.next, blocks) > e.block + step)
         hit(AggregationMark::passed_over);
     });

@@ -61,6 +61,8 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(part_of_slot, "columns of a slot ended apart from the others")         \
   X(not_finite, "a block with an infinity or NaN was summed")              \
   X(flushed, "a block too small for its scale was summed")                 \
+  X(pairs, "elements that are not zero were summed by their keys")         \
+  X(cut, "pairs that the switch had no room for were sent again")          \
   X(ordered, "floats were summed in the order of workers")                 \
   X(tree, "a sum was made by two levels of switches")                      \
   X(passed_again, "a switch sent its part up again")                       \

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,7 @@ inline double number_at(AggregationFormat format, const std::byte* bytes, std::s
       return get<std::int32_t>(bytes, i);
     case AggregationFormat::f32:
     case AggregationFormat::scaled:
+    case AggregationFormat::pairs:
       break;
   }
   return static_cast<double>(get<float>(bytes, i));
@@ -61,7 +63,8 @@ struct AggregationWorld::Member : DatagramSink {
   std::uint64_t life = 0;
   std::unique_ptr<AggregationWorker> worker;
   std::vector<std::byte> in, out;
-  std::size_t sum = 0;  // that it is at, or will be
+  std::size_t sum = 0;                                                   // that it is at, or will be
+  std::map<std::pair<std::uint16_t, std::uint8_t>, std::uint64_t> said;  // by slot and column: its last key
   bool running = false;
   std::int64_t armed_ns = std::numeric_limits<std::int64_t>::max();
 

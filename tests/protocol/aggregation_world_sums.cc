@@ -51,8 +51,16 @@ void AggregationWorld::plan_sums(Job& job) {
   const std::size_t sums = 1 + random_.below(4);
   for (std::size_t s = 0; s < sums; ++s) {
     Tensor t;
-    t.sum.format = static_cast<AggregationFormat>(random_.below(wire::kAggregationFormats));
+    t.sum.format = static_cast<AggregationFormat>(random_.below(wire::kAggregationFormats - 1));
     t.sum.block = static_cast<std::uint16_t>(1 + random_.below(job.terms.block));
+    // Drawn apart: sums of the other formats are what they were before there were pairs. Of very many workers
+    // their rounds, which are more, would take more events than a seed may.
+    Random of_pairs(seed_, 100 * job.id + s);
+    if (t.sum.format == AggregationFormat::f32 && job.terms.block > 1 && job.members.size() < 10 &&
+        of_pairs.below(2) == 0) {
+      t.sum.format = AggregationFormat::pairs;
+      t.sum.block = std::max<std::uint16_t>(t.sum.block, 2);
+    }
     const std::size_t width = std::size_t{job.terms.slots} * job.terms.columns * t.sum.block;
     t.sum.count = random_.below(12) == 0 ? 0 : random_.below(width * 5) + 1;
     t.sum.sparse = random_.below(2) == 0;
@@ -63,7 +71,8 @@ void AggregationWorld::plan_sums(Job& job) {
     const std::size_t blocks = (t.sum.count + t.sum.block - 1) / t.sum.block;
     std::vector<bool> shared(blocks);
     for (std::size_t b = 0; b < blocks; ++b) shared[b] = random_.uniform() < density;
-    const std::size_t bytes = wire::element_bytes(t.sum.format);
+    const std::size_t bytes = wire::bytes_in_memory(t.sum.format);
+    const double of_elements = of_pairs.below(2) == 0 ? 1 : of_pairs.uniform();
     for (std::size_t m = 0; m < job.members.size(); ++m) {
       std::vector<std::byte> in(t.sum.count * bytes);
       for (std::size_t b = 0; b < blocks; ++b) {
@@ -77,6 +86,10 @@ void AggregationWorld::plan_sums(Job& job) {
             real = random_.below(2) == 0 ? std::numeric_limits<float>::infinity() : std::nanf("");
           if (t.sum.format == AggregationFormat::scaled && special == 1 && b % 2 == 0)
             real = std::ldexp(real, -120);
+          if (t.sum.format == AggregationFormat::pairs && of_pairs.uniform() >= of_elements) {
+            put(in, i, -0.0F);
+            continue;
+          }
           switch (t.sum.format) {
             case AggregationFormat::i32:
               put(in, i, static_cast<std::uint32_t>(random_.next()));
@@ -87,6 +100,12 @@ void AggregationWorld::plan_sums(Job& job) {
             case AggregationFormat::bf16:
               put(in, i, kernel::f32_to_bf16(small));
               break;
+            case AggregationFormat::pairs:
+              if (special == 0 && of_pairs.below(60) == 0) {
+                put(in, i, of_pairs.below(2) == 0 ? std::numeric_limits<float>::infinity() : std::nanf(""));
+                break;
+              }
+              [[fallthrough]];
             case AggregationFormat::f32:
               put(in, i, job.terms.ordered ? real : small);
               break;
@@ -98,11 +117,14 @@ void AggregationWorld::plan_sums(Job& job) {
       }
       t.inputs.push_back(std::move(in));
     }
+    if (t.sum.format == AggregationFormat::pairs && t.sum.count > 0) hit(AggregationMark::pairs);
     if (t.sum.count == 0) hit(AggregationMark::empty);
     if (blocks > 0 && blocks < std::size_t{job.terms.slots} * job.terms.columns)
       hit(AggregationMark::short_tensor);
     if (t.in_place && t.sum.count > 0) hit(AggregationMark::in_place);
-    if (job.terms.ordered && t.sum.format == AggregationFormat::f32) hit(AggregationMark::ordered);
+    if (job.terms.ordered &&
+        (t.sum.format == AggregationFormat::f32 || t.sum.format == AggregationFormat::pairs))
+      hit(AggregationMark::ordered);
     job.sums.push_back(std::move(t));
     expect(job, s);
   }

@@ -73,7 +73,8 @@ struct RackVectors {
 TEST(SwitchRacks, SumsAreRightForRacksOfAnySizeInEachFormat) {
   for (const auto& hosts : {std::vector{2, 2}, {1, 3, 2}, {1, 1}, {5}})
     for (const std::size_t count : {0, 1, 345, 50'000})
-      for (const auto format : {wire::AggregationFormat::f32, wire::AggregationFormat::scaled}) {
+      for (const auto format :
+           {wire::AggregationFormat::f32, wire::AggregationFormat::scaled, wire::AggregationFormat::pairs}) {
         const cluster::Cluster network = racks(hosts, kTen, kTen.capacity);
         RackVectors vectors(network.workers(), count);
         Simulation simulation(network, {});

@@ -292,6 +292,32 @@ TEST(SwitchSums, SparseBlocksDoNotTravel) {
   EXPECT_LT(bytes_over(simulation, kRanks, 0), 0.35 * kCount * 4) << "a fifth of the blocks, and adverts";
 }
 
+// Sixteen bits say where each is: at a tenth of the elements on each of four workers, a third on any, half of
+// the dense time, where blocks would all travel.
+TEST(SwitchSums, PairsTakeThePartOfTheTimeThatTheirBytesAre) {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 1 << 20;
+  const auto put = [](int r, std::size_t i) {
+    return Random(static_cast<std::uint64_t>(r), i).uniform() < 0.1 ? 1.0F + static_cast<float>(i % 5) : 0.0F;
+  };
+  double seconds[2];
+  for (const bool pairs : {false, true}) {
+    SummedVectors<float> vectors(kRanks, kCount, false, put);
+    Simulation simulation(around(kRanks, 1, kTen), {});
+    SwitchSumsOptions options;
+    options.switches = {kRanks};
+    options.sparse = true;
+    if (pairs) options.format = wire::AggregationFormat::pairs;
+    SwitchSums sums(simulation, options);
+    seconds[pairs] = mean_seconds(sums.run(vectors.operands, kCount, {}, kNever));
+    vectors.expect_right();
+    const double any = 1 - std::pow(0.9, kRanks);
+    if (!pairs) continue;
+    EXPECT_LT(seconds[1], 1.1 * 1.5 * any * seconds[0]);
+    EXPECT_LT(bytes_over(simulation, 0, kRanks), 1.1 * 1.5 * any * 1.07 * kCount * 4) << "what all have";
+  }
+}
+
 TEST(SwitchSums, AVectorGoesUpOnceAndComesDownOnceAtTheRateOfTheLink) {
   constexpr std::size_t kCount = 4 << 20;
   std::vector<float> in(kCount, 1), out(kCount);

@@ -173,6 +173,39 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
   }
 }
 
+// Null: such an entry is one. Keys are `block` + distance.
+const char* why_no_pairs(std::uint64_t block, std::uint64_t next,
+                         const std::vector<std::uint16_t>& distances) {
+  std::vector<std::byte> buffer(200);
+  AggregationWriter writer(buffer);
+  writer.begin(AggregationFormat::pairs);
+  AggregationEntry entry{block, next, kZeroExponent, static_cast<std::uint16_t>(distances.size()), 0, false};
+  entry.data = true;
+  std::byte* const data = writer.add(entry);
+  std::memset(data, 0x3f, distances.size() * 4);
+  std::memcpy(data + distances.size() * 4, distances.data(), distances.size() * 2);
+  AggregationMessage message;
+  const char* const why = decode(kContribution, writer.payload(), message);
+  if (why == nullptr)
+    for_each_entry(message, [&](const AggregationEntry&, std::span<const std::byte> bytes) {
+      const PairsOnWire pairs(bytes);
+      EXPECT_EQ(pairs.count, distances.size());
+      for (std::size_t i = 0; i < pairs.count; ++i) EXPECT_EQ(pairs.distance(i), distances[i]);
+    });
+  return why;
+}
+
+TEST(AggregationMessage, OfPairsHasKeysThatAscendUpToTheNextOne) {
+  EXPECT_EQ(why_no_pairs(4, 9, {0}), nullptr);
+  EXPECT_EQ(why_no_pairs(4, 9, {0, 2, 4}), nullptr);
+  EXPECT_EQ(why_no_pairs(4, kNeverNext, {7, 65534, 65535}), nullptr);
+  EXPECT_STREQ(why_no_pairs(4, 9, {0, 3, 3}), "keys that do not ascend");
+  EXPECT_STREQ(why_no_pairs(4, 9, {3, 1}), "keys that do not ascend");
+  EXPECT_STREQ(why_no_pairs(4, 9, {0, 5}), "a key that is not before the next one");
+  EXPECT_STREQ(why_no_pairs(kNoBlock - 2, kNeverNext, {0, 2}), "a key that is not before the next one");
+  EXPECT_NE(why_no_pairs(kNoBlock, 9, {0}), nullptr);
+}
+
 TEST(AggregationMessage, OfAnotherTypeIsRefused) {
   const auto payload = two_entries(AggregationFormat::f32);
   AggregationMessage message;

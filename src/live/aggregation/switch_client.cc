@@ -255,7 +255,7 @@ void SwitchClient::give_up(ErrorCode code, const std::string& why) {
 void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   if (failure_) rethrow();
   if (running_) refuse("sum {} of {} has not ended: one at a time", current_.sum, where_);
-  const std::size_t element = wire::element_bytes(v.format);
+  const std::size_t element = wire::bytes_in_memory(v.format);
   if (v.in_bytes % element != 0)
     refuse("{}: {} bytes are no whole number of elements of {}", where_, v.in_bytes, wire::name(v.format));
   if (v.out_bytes < v.in_bytes)
@@ -263,7 +263,8 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
            v.out_bytes, v.in_bytes);
   hear();
   const wire::SwitchSum before = current_;
-  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format), v.sparse};
+  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format),
+              v.sparse || v.format == wire::AggregationFormat::pairs};
   if (left_ && left_->sums < current_.sum) fail_for_left();
   const std::int64_t now = now_ns();
   protocol::Sum sum{v.in,

@@ -65,8 +65,8 @@ struct SwitchVector {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::size_t in_bytes = 0, out_bytes = 0;
-  wire::AggregationFormat format = wire::AggregationFormat::f32;
-  bool sparse = false;  // blocks that are zero here do not travel
+  wire::AggregationFormat format = wire::AggregationFormat::f32;  // pairs: float32 whose zeros do not travel
+  bool sparse = false;                                            // blocks that are zero here do not travel
 };
 
 class SwitchClient {

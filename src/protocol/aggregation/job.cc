@@ -36,14 +36,25 @@ struct AggregationJob::Replies {
   }
 };
 
+namespace {
+
+// Of pairs any number is right.
+bool counts_differ(const Round& round, const AggregationEntry& entry) {
+  return round.format != wire::AggregationFormat::pairs && entry.data && round.count > 0 &&
+         round.count != entry.count;
+}
+
+}  // namespace
+
 AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource& memory)
     : terms_(terms), slots_(terms, memory), bucket_(terms.bytes_per_second, terms.burst_bytes) {}
 
 bool AggregationJob::in_range(std::uint16_t slot, const AggregationMessage& message) const {
   if (slot >= terms_.slots) return false;
   bool fits = true;
+  const std::size_t most = wire::most_elements(message.format, terms_.block);
   wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte>) {
-    fits = fits && entry.column < terms_.columns && entry.count <= terms_.block;
+    fits = fits && entry.column < terms_.columns && entry.count <= most;
   });
   return fits;
 }
@@ -112,7 +123,7 @@ void AggregationJob::contribute(const wire::DatagramHeader& header, const Aggreg
       break;
   }
   Round& round = cell.round;
-  if (round.format != message.format || (entry.data && round.count > 0 && round.count != entry.count)) {
+  if (round.format != message.format || counts_differ(round, entry)) {
     ++counters_.disagreements;
     replies.refusal = AggregationReason::disagreement;
     return;
@@ -254,7 +265,7 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
     ++counters_.late;
     return;
   }
-  if (round.format != message.format || (entry.data && round.count > 0 && round.count != entry.count)) {
+  if (round.format != message.format || counts_differ(round, entry)) {
     ++counters_.disagreements;
     return;
   }

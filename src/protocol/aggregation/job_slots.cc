@@ -6,6 +6,7 @@
 
 #include "kernel/blocks.h"
 #include "kernel/reduce.h"
+#include "protocol/aggregation/pair_sums.h"
 
 namespace talweg::protocol {
 
@@ -21,6 +22,7 @@ DataType type_on_wire(AggregationFormat format) {
     case AggregationFormat::bf16:
       return DataType::bf16;
     case AggregationFormat::f32:
+    case AggregationFormat::pairs:
       return DataType::f32;
     case AggregationFormat::i32:
     case AggregationFormat::scaled:
@@ -49,6 +51,10 @@ void add_to_sums(AggregationFormat format, std::byte* sums, std::span<const std:
 bool is_after(std::uint32_t operation, std::uint64_t block, const Round& round) {
   const auto ahead = static_cast<std::int32_t>(operation - round.operation);
   return ahead > 0 || (ahead == 0 && wire::order_of(block) > wire::order_of(round.block));
+}
+
+bool is_pairs(const Round& round) {
+  return round.format == AggregationFormat::pairs;
 }
 
 bool is_open(const Round& round) {
@@ -142,6 +148,7 @@ void JobSlots::add(Cell& cell, std::uint16_t worker, const wire::AggregationEntr
   } else if (entry.next == round.next) {
     round.exponent = std::max(round.exponent, entry.exponent);
   }
+  if (is_pairs(round)) return add_pairs(cell, worker, data);
   if (!entry.data) return;
   if (is_ordered(round.format)) {
     std::memcpy(cell.parts + worker * layout_.sums, data.data(), data.size());
@@ -154,8 +161,32 @@ void JobSlots::add(Cell& cell, std::uint16_t worker, const wire::AggregationEntr
   round.count = entry.count;
 }
 
+void JobSlots::add_pairs(Cell& cell, std::uint16_t worker, std::span<const std::byte> data) {
+  Round& round = cell.round;
+  if (is_ordered(round.format)) {
+    if (data.empty()) return;
+    PairSums(cell.parts + worker * layout_.sums, most_pairs()).keep(data);
+    cell.has_part.add(worker);
+    return;
+  }
+  std::uint64_t end = round.next - round.block;
+  round.count = PairSums(cell.sums, most_pairs()).add(round.count, data, end);
+  round.next = round.block + end;
+}
+
+void JobSlots::finish_pairs(Cell& cell) {
+  Round& round = cell.round;
+  PairSums sums(cell.sums, most_pairs());
+  std::uint64_t end = round.next - round.block;
+  for (std::size_t worker = 0; is_ordered(round.format) && worker < terms_.workers; ++worker)
+    if (cell.has_part.has(worker))
+      round.count = sums.add(round.count, PairSums(cell.parts + worker * layout_.sums, most_pairs()), end);
+  round.next = round.block + end;
+}
+
 void JobSlots::finish(Cell& cell) {
   const Round& round = cell.round;
+  if (is_pairs(round)) return finish_pairs(cell);
   if (!is_ordered(round.format)) return;
   const std::size_t bytes = round.count * wire::element_bytes(round.format);
   bool first = true;
@@ -171,7 +202,11 @@ void JobSlots::replace(Cell& cell, const wire::AggregationEntry& entry, std::spa
   cell.round.next = entry.next;
   cell.round.exponent = entry.exponent;
   cell.round.count = entry.count;
-  if (entry.data) set_sums(cell.round.format, cell.sums, data, entry.count);
+  if (!entry.data) return;
+  if (is_pairs(cell.round))
+    PairSums(cell.sums, most_pairs()).keep(data);
+  else
+    set_sums(cell.round.format, cell.sums, data, entry.count);
 }
 
 void JobSlots::write(const Cell& cell, std::uint8_t column, bool version,
@@ -181,7 +216,9 @@ void JobSlots::write(const Cell& cell, std::uint8_t column, bool version,
   entry.data = r.count > 0;
   std::byte* const data = writer.add(entry);
   if (!entry.data) return;
-  if (wire::element_bytes(r.format) == 4)
+  if (is_pairs(r))
+    PairSums(cell.sums, most_pairs()).write(r.count, data);
+  else if (wire::element_bytes(r.format) == 4)
     std::memcpy(data, cell.sums, r.count * std::size_t{4});
   else
     kernel::narrow(type_on_wire(r.format), data, reinterpret_cast<const float*>(cell.sums), r.count);

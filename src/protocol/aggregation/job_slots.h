@@ -83,6 +83,9 @@ class JobSlots {
 
  private:
   bool is_ordered(wire::AggregationFormat format) const;
+  std::size_t most_pairs() const { return wire::most_elements(wire::AggregationFormat::pairs, terms_.block); }
+  void add_pairs(Cell& cell, std::uint16_t worker, std::span<const std::byte> data);
+  void finish_pairs(Cell& cell);
 
   const JobTerms terms_;
   const JobMemory layout_;

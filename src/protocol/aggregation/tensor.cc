@@ -20,6 +20,7 @@ DataType type_in_memory(wire::AggregationFormat format) {
       return DataType::i32;
     case wire::AggregationFormat::f32:
     case wire::AggregationFormat::scaled:
+    case wire::AggregationFormat::pairs:
       break;
   }
   return DataType::f32;

@@ -20,7 +20,8 @@
 namespace talweg::protocol {
 
 // One worker's part of one sum. All workers say the same of everything but the two pointers; those that say
-// `sparse` send only blocks that hold something.
+// `sparse` send only blocks that hold something. The format `pairs` sends only elements that are not zero,
+// whatever blocks they are in (own_pairs.h).
 struct Sum {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;

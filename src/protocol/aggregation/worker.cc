@@ -80,9 +80,20 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   if (sum.block == 0 || sum.block > terms_.block)
     refuse("sum {} of job {}: blocks of {} elements, expected 1 to {}", operation, terms_.job, sum.block,
            terms_.block);
+  if (wire::most_elements(sum.format, sum.block) == 0)
+    refuse("sum {} of job {}: blocks of {} elements have no room for a pair", operation, terms_.job,
+           sum.block);
   if (sum.lane >= sum.lanes)
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
-  tensor_.reset(sum, terms_.workers);
+  if (sum.format == wire::AggregationFormat::pairs) {
+    Sum granules = sum;
+    granules.block = OwnPairs::kGranule;
+    granules.sparse = false;
+    tensor_.reset(granules, terms_.workers);
+    pairs_.reset(sum, step());
+  } else {
+    tensor_.reset(sum, terms_.workers);
+  }
   operation_ = operation;
   started_ = true;
   deadline_ns_ = deadline_ns;
@@ -96,7 +107,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   for (std::size_t i = 0; i < columns_.size() && i < tensor_.blocks(); ++i) {
     Column& column = columns_[i];
     column.open = column.first = column.fresh = column.chosen = true;
-    column.block = agrees_first ? kNoBlock : i;
+    column.block = agrees_first ? kNoBlock : by_pairs() ? 0 : i;
     column.exponent = wire::kZeroExponent;
     column.own_next = 0;
     column.in_vain = 0;
@@ -110,10 +121,25 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
 
 // Our next block behind the column's.
 void AggregationWorker::look_ahead(Column& column, std::size_t index) {
+  if (by_pairs()) return;  // once it is sent
   const bool begins = column.block == kNoBlock;
   if (!column.first && column.own_next > column.block) return;  // it still lies ahead
   column.own_next = tensor_.owned_from(begins ? index : column.block + step(), step());
   column.next_exponent = tensor_.exponent(column.own_next);
+}
+
+// What is said of the round, but for the data.
+void AggregationWorker::fill(Column& column, std::size_t index, AggregationEntry& entry) {
+  if (by_pairs()) {
+    if (column.fresh) column.own_next = pairs_.advance(index, column.block);
+    entry.count = pairs_.count(index);
+    entry.data = entry.count > 0;
+  } else {
+    entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
+    if (entry.data) entry.count = tensor_.count_of(column.block);
+    entry.exponent = column.next_exponent;
+  }
+  entry.next = column.own_next;
 }
 
 // One datagram with those of the slot's columns that are chosen.
@@ -126,11 +152,13 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     if (!column.chosen) continue;
     column.chosen = false;
     column.number = number;
-    AggregationEntry entry{column.block, column.own_next, column.next_exponent, 0, c, column.version};
-    entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
-    if (entry.data) entry.count = tensor_.count_of(column.block);
+    AggregationEntry entry{column.block, kNeverNext, wire::kZeroExponent, 0, c, column.version};
+    fill(column, index(slot, c), entry);
     std::byte* const data = writer.add(entry);
-    if (entry.data) tensor_.write(column.block, column.exponent, data);
+    if (entry.data && by_pairs())
+      pairs_.write(index(slot, c), data);
+    else if (entry.data)
+      tensor_.write(column.block, column.exponent, data);
     ++(entry.data ? counters_.contributions : counters_.adverts);
     if (column.fresh) {
       column.sent_ns = now_ns;
@@ -233,11 +261,18 @@ const AggregationWorker::Column* AggregationWorker::matching(std::size_t slot,
 }
 
 // A switch that means well can say nothing else; one that does not must not lead us out of the tensor.
-bool AggregationWorker::sound(const Column& column, const AggregationEntry& entry) const {
-  if (entry.data && (column.block == kNoBlock || entry.count != tensor_.count_of(column.block))) return false;
+bool AggregationWorker::sound(const Column& column, const AggregationEntry& entry,
+                              std::span<const std::byte> data) const {
   if (entry.next > column.own_next) return false;  // it would pass over what we have
-  if (entry.next == kNeverNext) return true;
   const auto own = static_cast<std::uint64_t>(&column - columns_.data());
+  if (by_pairs()) {
+    const std::uint64_t keys = pairs_.keys(own);
+    const wire::PairsOnWire pairs(data);
+    const bool within = pairs.count == 0 || pairs.distance(pairs.count - 1) < keys - column.block;
+    return within && (entry.next == kNeverNext || entry.next < keys);
+  }
+  if (entry.data && (column.block == kNoBlock || entry.count != tensor_.count_of(column.block))) return false;
+  if (entry.next == kNeverNext) return true;
   return entry.next < tensor_.blocks() && entry.next % step() == own;
 }
 
@@ -249,7 +284,7 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
   }
   const std::size_t i = index(slot, entry.column);
   Column& column = columns_[i];
-  if (!sound(column, entry))
+  if (!sound(column, entry, data))
     return fail(
         ErrorCode::corrupted,
         fmt::format(
@@ -297,6 +332,7 @@ void AggregationWorker::forget_silence(std::int64_t now_ns) {
 // Writes the round's block, and those up to the next one, which nobody has anything in.
 void AggregationWorker::finish_blocks(Column& column, std::size_t index, const AggregationEntry& entry,
                                       std::span<const std::byte> data) {
+  if (by_pairs()) return pairs_.accept(index, column.block, entry.next, data);
   std::uint64_t block = index;
   if (column.block != kNoBlock) {
     tensor_.accept(column.block, column.exponent, data);

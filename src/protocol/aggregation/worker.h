@@ -12,6 +12,10 @@
 // which block of the column is its next one. The result says the least of these. Blocks between the two are
 // zero on all workers, and written as such.
 //
+// Of pairs, what a column has are keys (own_pairs.h), and its rounds go from one key to another: a worker
+// says what it has from the round's first key on, as much as an entry holds, and which key is its next one.
+// What the switch has no room for it leaves out, and its result goes on with the first key of these.
+//
 // The version of a column changes with each of its rounds, from one operation to the next, too: it is kept
 // here for as long as the epoch. An operation that has failed ends the epoch.
 //
@@ -35,6 +39,7 @@
 #include <vector>
 
 #include "protocol/aggregation/gaps.h"
+#include "protocol/aggregation/own_pairs.h"
 #include "protocol/aggregation/round_timer.h"
 #include "protocol/aggregation/tensor.h"
 #include "talweg/error.h"
@@ -127,7 +132,10 @@ class AggregationWorker {
               std::int64_t now_ns);
   void finish_blocks(Column& column, std::size_t index, const wire::AggregationEntry& entry,
                      std::span<const std::byte> data);
-  bool sound(const Column& column, const wire::AggregationEntry& entry) const;
+  void fill(Column& column, std::size_t index, wire::AggregationEntry& entry);
+  bool by_pairs() const { return tensor_.sum().format == wire::AggregationFormat::pairs; }
+  bool sound(const Column& column, const wire::AggregationEntry& entry,
+             std::span<const std::byte> data) const;
   void send_chosen(std::size_t slot, std::int64_t now_ns);
   void ask(std::size_t slot, std::int64_t now_ns);
   void ask_for(std::uint16_t result);
@@ -146,6 +154,7 @@ class AggregationWorker {
   const WorkerTerms terms_;
   DatagramSink& sink_;
   SummedTensor tensor_;
+  OwnPairs pairs_;  // of a sum that has this format; the tensor's blocks are its granules
   RoundTimer timer_;
   std::vector<Column> columns_;
   std::vector<std::byte> packet_;
