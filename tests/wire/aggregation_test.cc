@@ -162,7 +162,6 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
       {"columns that do not ascend", kFirst + 20, 5},
       {"an unknown flag", kFirst + 21, 0x13},
       {"a flag that only `missing` has", kFirst + 21, 0x07},
-      {"something where nothing is yet", kFirst + 22, 1},
       {"data of no block", kSecond + 21, 0x02},
   };
   AggregationMessage message;
@@ -170,6 +169,20 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
     auto payload = two_entries(AggregationFormat::f32);
     payload[change.at] = std::byte{change.value};
     EXPECT_NE(decode(kContribution, payload, message), nullptr) << change.what;
+  }
+}
+
+TEST(AggregationMessage, WithSomethingWhereNothingIsIsRefused) {
+  for (const AggregationType type : {AggregationType::query, AggregationType::missing}) {
+    std::vector<std::byte> buffer(100);
+    AggregationWriter writer(buffer);
+    writer.begin(AggregationFormat::f32);
+    writer.add({4, 9, kZeroExponent, 0, 1, true});
+    std::vector<std::byte> payload(writer.payload().begin(), writer.payload().end());
+    AggregationMessage message;
+    EXPECT_EQ(decode(header_of(type), payload, message), nullptr);
+    payload[kAggregationHeadBytes + 22] = std::byte{1};
+    EXPECT_NE(decode(header_of(type), payload, message), nullptr);
   }
 }
 
