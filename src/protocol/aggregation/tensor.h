@@ -19,7 +19,18 @@
 
 namespace talweg::protocol {
 
-// One worker's part of one sum. All workers say the same of everything but the two pointers; those that say
+// What may be missing of a sum: of each worker's blocks so many millionths, rounded down, in whole blocks.
+// Not of sparse tensors, nor of the format `scaled`: the next block, and its exponent, are agreed on by all.
+struct Tolerance {
+  static constexpr std::uint32_t kMostPpm = 500'000;
+  std::uint32_t ppm = 0;  // the same for all workers
+  // sum.count elements, or null: what was missing is gone. They are added to the input; afterwards they are
+  // what was missing of this worker's, and zero elsewhere. After a failure they may be of neither.
+  std::byte* residual = nullptr;
+  bool rescale = false;  // what is missing counts as the mean of those that came. Not of i32
+};
+
+// One worker's part of one sum. All workers say the same of everything but pointers; those that say
 // `sparse` send only blocks that hold something.
 struct Sum {
   const std::byte* in = nullptr;
@@ -32,6 +43,7 @@ struct Sum {
   // on. So which elements are summed together does not depend on their number, should workers disagree on it.
   std::uint16_t lane = 0;
   std::uint16_t lanes = 1;
+  Tolerance tolerance = {};
 };
 
 class SummedTensor {
@@ -53,6 +65,10 @@ class SummedTensor {
   void write(std::uint64_t block, std::int16_t exponent, std::byte* data) const;
   // The sum of a block. `data` are empty where nobody had any.
   void accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data);
+  // Before that, of a block in whose sum this worker's part is, or is missing.
+  void remember(std::uint64_t block, bool missing);
+  // After it, of one that `absent` workers are missing in.
+  void rescale(std::uint64_t block, std::size_t absent);
 
  private:
   bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }

@@ -40,6 +40,7 @@ WorkerCounters& WorkerCounters::operator+=(const WorkerCounters& other) {
   named += other.named;
   held_back += other.held_back;
   malformed += other.malformed;
+  absences += other.absences;
   return *this;
 }
 
@@ -82,7 +83,10 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
            terms_.block);
   if (sum.lane >= sum.lanes)
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
+  check_tolerance(sum, operation);
   tensor_.reset(sum, terms_.workers);
+  const std::uint64_t allowance = tensor_.blocks() * sum.tolerance.ppm / 1'000'000;
+  absent_ = {tensor_.blocks(), std::min<std::uint64_t>(allowance, 0xffff), 0, 0};
   operation_ = operation;
   started_ = true;
   deadline_ns_ = deadline_ns;
@@ -108,6 +112,25 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   if (open_ == 0) next_ns_ = kNeverTime;
 }
 
+void AggregationWorker::check_tolerance(const Sum& sum, std::uint32_t operation) const {
+  const Tolerance& t = sum.tolerance;
+  if (t.ppm > Tolerance::kMostPpm)
+    refuse("sum {} of job {}: {} millionths that may be missing: expected at most {}", operation, terms_.job,
+           t.ppm, Tolerance::kMostPpm);
+  if (t.ppm == 0 && t.residual == nullptr) return;
+  if (sum.sparse || sum.format == wire::AggregationFormat::scaled)
+    refuse("sum {} of job {}: nothing may be missing of {}: all workers agree on each next block", operation,
+           terms_.job, sum.sparse ? "sparse sums" : "sums of a common scale");
+  if (t.rescale && sum.format == wire::AggregationFormat::i32)
+    refuse("sum {} of job {}: integers are not rescaled", operation, terms_.job);
+}
+
+bool AggregationWorker::is_missing(const AggregationEntry& entry, std::span<const std::byte> data) const {
+  for (std::size_t i = 0; i < entry.absent; ++i)
+    if (wire::absent_at(data, i) == terms_.worker) return true;
+  return false;
+}
+
 // Our next block behind the column's.
 void AggregationWorker::look_ahead(Column& column, std::size_t index) {
   const bool begins = column.block == kNoBlock;
@@ -127,6 +150,7 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     column.chosen = false;
     column.number = number;
     AggregationEntry entry{column.block, column.own_next, column.next_exponent, 0, c, column.version};
+    entry.absent = static_cast<std::uint16_t>(absent_.allowance);
     entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
     if (entry.data) entry.count = tensor_.count_of(column.block);
     std::byte* const data = writer.add(entry);
@@ -236,6 +260,7 @@ const AggregationWorker::Column* AggregationWorker::matching(std::size_t slot,
 bool AggregationWorker::sound(const Column& column, const AggregationEntry& entry) const {
   if (entry.data && (column.block == kNoBlock || entry.count != tensor_.count_of(column.block))) return false;
   if (entry.next > column.own_next) return false;  // it would pass over what we have
+  if (entry.absent > 0 && (absent_.allowance == 0 || entry.absent >= terms_.workers)) return false;
   if (entry.next == kNeverNext) return true;
   const auto own = static_cast<std::uint64_t>(&column - columns_.data());
   return entry.next < tensor_.blocks() && entry.next % step() == own;
@@ -256,6 +281,11 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
             "the switch's result for block {} has {} elements and goes on with block {}, which cannot be: "
             "the workers do not sum the same tensor",
             entry.block, entry.count, entry.next));
+  absent_.all += entry.absent;
+  if (is_missing(entry, data) && ++absent_.own > absent_.allowance)
+    return fail(ErrorCode::corrupted,
+                fmt::format("the switch has left out {} of {} blocks of worker {}, and {} may be",
+                            absent_.own, absent_.blocks, terms_.worker, absent_.allowance));
   ++counters_.results;
   if (!column.first) measure(column, now_ns - column.sent_ns);
   if (quiets_ > 0) forget_silence(now_ns);
@@ -299,7 +329,11 @@ void AggregationWorker::finish_blocks(Column& column, std::size_t index, const A
                                       std::span<const std::byte> data) {
   std::uint64_t block = index;
   if (column.block != kNoBlock) {
+    const bool missing = is_missing(entry, data);
+    if (missing) ++counters_.absences;
+    tensor_.remember(column.block, missing);
     tensor_.accept(column.block, column.exponent, data);
+    if (entry.absent > 0 && tensor_.sum().tolerance.rescale) tensor_.rescale(column.block, entry.absent);
     block = column.block + step();
   }
   const std::uint64_t end = std::min(entry.next, tensor_.blocks());
