@@ -73,6 +73,7 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
   how.racks = summing_racks(o.cluster);
   how.costs = o.ranks.costs;
   how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+  how.may_lose = o.switch_may_lose;
   return how;
 }
 

@@ -67,15 +67,20 @@ std::string explain(const JobMemory& m) {
       m.sent, m.tolerance > 0 ? fmt::format(" + {} tolerance", m.tolerance) : "", m.packets, m.total);
 }
 
-std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block) {
-  const std::size_t one = wire::aggregation_payload(1, 0, 0);
-  if (block == 0 && payload >= wire::aggregation_payload(kFewColumns, kUsualBlock, 4)) block = kUsualBlock;
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block, bool tolerant) {
+  const std::size_t names = tolerant ? wire::kMaxAbsent * 2 : 0;
+  const auto bytes = [names](std::size_t columns, std::size_t elements) {
+    return wire::aggregation_payload(columns, elements, 4) + columns * names;
+  };
+  const std::size_t one = bytes(1, 0);
+  if (block == 0 && payload >= bytes(kFewColumns, kUsualBlock)) block = kUsualBlock;
   if (block == 0 && payload > one) block = (payload - one) / 4 / 8 * 8;
-  if (block == 0 || wire::aggregation_payload(1, block, 4) > payload) return std::nullopt;
+  if (block == 0 || bytes(1, block) > payload) return std::nullopt;
   const std::size_t columns = std::clamp<std::size_t>(
-      (payload - wire::kAggregationHeadBytes) / (wire::kAggregationEntryBytes + 4 * block), 1, kMostColumns);
+      (payload - wire::kAggregationHeadBytes) / (bytes(1, block) - wire::kAggregationHeadBytes), 1,
+      kMostColumns);
   return BlockShape{static_cast<std::uint16_t>(block), static_cast<std::uint8_t>(columns),
-                    wire::aggregation_payload(columns, block, 4)};
+                    bytes(columns, block)};
 }
 
 std::size_t slots_that_fit(std::size_t own_window, std::size_t switch_window, std::size_t workers,

@@ -94,14 +94,15 @@ std::string explain(const JobMemory& memory);
 
 // How vectors are cut where no more than `payload` bytes of payload fit into a datagram: blocks of
 // kUsualBlock elements, as many columns of them as fit; where few would, blocks that fill the datagram.
-// `block`: elements that were asked for; 0: none were. Empty: a block of so many does not fit, or none does.
+// `block`: elements that were asked for; 0: none were. Of a `tolerant` job results also name workers. Empty:
+// a block of so many does not fit, or none does.
 struct BlockShape {
   std::uint16_t block = 0;  // elements
   std::uint8_t columns = 1;
   std::size_t payload = 0;  // bytes of a datagram that is full
 };
 inline constexpr std::size_t kUsualBlock = 256;
-std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block);
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block, bool tolerant = false);
 // Slots of a job such that all that can be on its way has room: what each worker has under way in its own
 // socket, and what all of them have in the switch's. At least 1 and at most `quota`; `datagram` is a full
 // one's bytes with all that is around it, `lanes` how many sockets or switches share the vector.
