@@ -19,7 +19,16 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
   if (options.switches.empty()) refuse("a sum in the network needs a switch");
   if (at(workers) + options.switches.size() > 0xffff)
     refuse("a switch sums for 65534 workers at most, and not for {}", workers);
-  const auto shape = protocol::shape_of_blocks(largest_datagram_payload(transport), 0);
+  if (!(options.may_lose >= 0 && options.may_lose <= 0.5))
+    refuse("{} of a worker's blocks that may be missing: expected 0 to 0.5", options.may_lose);
+  const bool tolerant = options.may_lose > 0;
+  const bool sparse = options.sparse || options.format == wire::AggregationFormat::pairs;
+  if (tolerant && (sparse || options.format == wire::AggregationFormat::scaled))
+    refuse("nothing may be missing of {}: all workers agree on what comes next",
+           sparse ? "sparse sums" : "sums of a common scale");
+  if (tolerant && !options.racks.empty())
+    refuse("nothing may be missing of sums that racks' switches make, below another");
+  const auto shape = protocol::shape_of_blocks(largest_datagram_payload(transport), 0, tolerant);
   if (!shape)
     refuse("packets with {} bytes of payload have no room for a block of what is summed",
            transport.payload_bytes);
@@ -29,6 +38,7 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
   terms.job = 1;
   terms.epoch = 1;
   terms.workers = static_cast<std::uint16_t>(workers);
+  terms.tolerant = tolerant;
   std::map<int, int> at_racks;
   for (const int rack : options.racks) ++at_racks[rack];
   std::size_t most = options.racks.empty() ? at(workers) : at_racks.size();  // that send to one switch
@@ -71,16 +81,22 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
   }
   void take(const Host& from, const Message& message, const Arrival&) override {
     const std::uint64_t sender = message.header.sender;
-    for (const protocol::SwitchAction& action :
-         &from == above_ ? box_.on_above(message.header, message.payload, hosts().now_ns())
-                         : box_.on(message.header, message.payload, {sender, 1}, hosts().now_ns())) {
+    perform(&from == above_ ? box_.on_above(message.header, message.payload, hosts().now_ns())
+                            : box_.on(message.header, message.payload, {sender, 1}, hosts().now_ns()));
+  }
+  bool reduces() const override { return true; }
+  std::int64_t next_time_ns() const override { return box_.next_time_ns(); }
+  void on_time() override {
+    while (box_.next_time_ns() <= hosts().now_ns()) perform(box_.on_time(hosts().now_ns()));
+  }
+  void perform(std::span<const protocol::SwitchAction> actions) {
+    for (const protocol::SwitchAction& action : actions) {
       const MessagePointer answer = make(action.header, action.payload);
       if (action.to == protocol::SwitchAction::To::above) post(*above_, answer);
       for (const protocol::Peer& peer : action.peers)
         post(*senders_[static_cast<std::size_t>(peer.host)], answer);
     }
   }
-  bool reduces() const override { return true; }
 
   SwitchSums& sums_;
   protocol::AggregationSwitch box_;
@@ -121,6 +137,11 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
                       sums_.options_.sparse,
                       0,
                       static_cast<std::uint16_t>(lanes_.size())};
+    if (const double p = sums_.options_.may_lose; p > 0) {
+      residual_.resize(sums_.count_ * wire::element_bytes(sum.format));
+      sum.tolerance.ppm = static_cast<std::uint32_t>(p * 1e6 + 1e-6);
+      sum.tolerance.residual = residual_.data();
+    }
     for (const auto& lane : lanes_) {
       lane->worker.start(sum, sum_, hosts().now_ns() + DatagramHosts::kPatienceNs, hosts().now_ns());
       ++sum.lane;
@@ -128,6 +149,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
     rouse();
     look();
   }
+  std::span<const std::byte> residual() const { return residual_; }
   protocol::WorkerCounters counters() const {
     protocol::WorkerCounters all;
     for (const auto& lane : lanes_) all += lane->worker.counters();
@@ -170,11 +192,17 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
     }
     if (!done) return;
     running_ = false;
+    for (const auto& lane : lanes_)
+      if (sum_ > protocol::LingerTime::kWarmUp && sums_.options_.may_lose > 0) {
+        sums_.blocks_ += lane->worker.missing().blocks;
+        sums_.missing_ += lane->worker.missing().own;
+      }
     sums_.on_done(static_cast<int>(number()), started_);
   }
 
   SwitchSums& sums_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // by switch
+  std::vector<std::byte> residual_;
   std::uint32_t sum_ = 0;
   Picoseconds started_ = 0;
   bool running_ = false;
@@ -258,6 +286,10 @@ void SwitchSums::on_done(int rank, Picoseconds started) {
 
 protocol::WorkerCounters SwitchSums::worker_counters(int rank) const {
   return workers_[at(rank)]->counters();
+}
+
+std::span<const std::byte> SwitchSums::residual(int rank) const {
+  return workers_[at(rank)]->residual();
 }
 
 protocol::SwitchCounters SwitchSums::switch_counters(std::size_t number) const {

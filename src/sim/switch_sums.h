@@ -35,7 +35,10 @@ struct SwitchSumsOptions {
       racks;  // by worker: the node of its rack's switch, below the only one of `switches`; empty: none
   HostCosts costs;
   wire::AggregationFormat format = wire::AggregationFormat::f32;
-  bool sparse = false;                              // blocks that are zero do not travel
+  bool sparse = false;  // blocks that are zero do not travel
+  // The part of each worker's blocks that may be missing, 0 .. 0.5; not of sparse sums, nor below another
+  // switch. Each worker has a residual.
+  double may_lose = 0;
   std::size_t slots = 256;                          // of each switch, at most
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket
   std::uint32_t port = 4711;                        // that nothing else of the simulation has
@@ -69,6 +72,13 @@ class SwitchSums {
   };
   const std::vector<Call>& ended() const { return ended_; }  // as they ended
   const SwitchJob& job() const { return job_; }
+  // The part of all workers' blocks that is missing in sums, but for the first ones, which lose nothing.
+  double lost() const {
+    return blocks_ > 0 ? static_cast<double>(missing_) / static_cast<double>(blocks_) : 0;
+  }
+  // What was missing of a worker's vectors and is still to come: as many bytes as a vector has. Empty:
+  // nothing may be missing.
+  std::span<const std::byte> residual(int rank) const;
   protocol::WorkerCounters worker_counters(int rank) const;  // of all switches together
   // Of the options' switch of this number; behind these are those of racks, in the order of their first
   // workers.
@@ -91,6 +101,7 @@ class SwitchSums {
   std::vector<std::unique_ptr<SwitchHost>> switches_;  // by number
   std::vector<Call> ended_;
   std::size_t count_ = 0;  // of the calls that are running
+  std::uint64_t blocks_ = 0, missing_ = 0;
   HostCalls calls_;
 };
 

@@ -76,6 +76,7 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
   how.format = o.sparse.by_pairs() ? wire::AggregationFormat::pairs
                                    : wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   how.sparse = o.sparse.by_blocks();
+  how.may_lose = o.switch_may_lose;
   return how;
 }
 

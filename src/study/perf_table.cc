@@ -11,6 +11,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "protocol/aggregation/tolerance.h"
 #include "protocol/bounded/adaptive_deadline.h"
 #include "text/table.h"
 
@@ -264,6 +265,16 @@ std::vector<std::string> lost_sentences(const PerfOptions& options, const std::v
   std::vector<std::string> sentences;
   for (const PerfRow& row : rows) {
     if (!row.lost) continue;
+    if (row.lost->by_switch) {
+      sentences.push_back(
+          fmt::format("{}, {}: {:.3g} % of what workers sent is not in these sums and comes with the next "
+                      "ones; at most {:g} % of "
+                      "a worker's may be missing of each, in whole blocks. Before these calls came {} more, "
+                      "which lose nothing",
+                      bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100,
+                      may_lose * 100, protocol::LingerTime::kWarmUp));
+      continue;
+    }
     sentences.push_back(fmt::format(
         "{}, {}: {:.3g} % of what ranks sent each other did not come in time; {}, in whole packets. Before "
         "these calls came {} more, which lose nothing and are counted below",

@@ -24,8 +24,9 @@ struct Timing {
 
 // Of sums of which a part may be lost (talweg/bounded_loss.h), over all ranks and the timed calls.
 struct LostPart {
-  double part = 0;       // of what ranks sent each other
-  double important = 0;  // of that, what was in packets that were not droppable
+  double part = 0;         // of what ranks sent each other
+  double important = 0;    // of that, what was in packets that were not droppable
+  bool by_switch = false;  // a part of all workers' blocks, which are missing in the sums
 };
 
 struct PerfRow {

@@ -126,10 +126,12 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   else if (o.sparse.density >= 1)
     note(those_given(request, {"sparse-run", "overlap"}), "with --sparse-density 1 nothing is zero");
   const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
+  const bool by_switch = calls && std::ranges::find(o.algorithms, kBySwitch) != o.algorithms.end();
+  if (!bounded && !by_switch)
+    note(those_given(request, {"may-lose"}), "only --algo bounded and switch lose a part");
   if (!bounded)
-    note(
-        those_given(request, {"may-lose", "may-lose-sender", "may-lose-call", "droppable", "keep-important"}),
-        "only --algo bounded loses a part");
+    note(those_given(request, {"may-lose-sender", "may-lose-call", "droppable", "keep-important"}),
+         by_switch ? "only --algo bounded has it" : "only --algo bounded loses a part");
   else if (o.may_lose <= 0)
     note(those_given(request, {"droppable", "keep-important"}), "with --may-lose 0 nothing may be lost");
   else if (queue.mark_bytes <= 0 && !queue.mark_by_delay && queue.red.most_bytes == 0)

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <sstream>
 
@@ -25,6 +26,8 @@
 namespace talweg::study {
 namespace {
 
+constexpr double kUsualMayLose = 0.01;  // of kBounded
+constexpr double kMostMayLosePart = 0.5;
 constexpr sim::Picoseconds kDay = sim::Picoseconds{86'400} * 1'000'000'000'000;
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -42,6 +45,14 @@ auto read(const char* flag, Parse&& parse) {
   } catch (const Error& error) {
     throw_error(error.code(), "{}: {}", flag, error.what());
   }
+}
+
+double may_lose_of(const std::string& text) {
+  if (const std::string wrong = real_number_complaint(text, 0, kMostMayLosePart); !wrong.empty())
+    refuse("--may-lose: {}", wrong);
+  double part = 0;
+  std::from_chars(text.data(), text.data() + text.size(), part);
+  return part;
 }
 
 std::int64_t bytes(const char* flag, const std::string& text) {
@@ -263,8 +274,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .help = "algorithm, several with commas, or all (the one predicted cheapest); switch: nodes of the network "
                "sum as talweg switch does; bounded: a part may be lost, as in BoundedSums", .group = kCalls},
       {.name = "may-lose", .letters = "", .member = &R::may_lose,
-       .help = "of --algo bounded: the part of what a rank sends another one that may be missing; 0: nothing",
-       .most = 0.5, .group = kCalls},
+       .help = "of --algo bounded (else 0.01) and switch (else 0): the part of a rank's data that may be missing",
+       .group = kCalls},
       {.name = "may-lose-sender", .letters = "", .member = &R::may_lose_sender,
        .help = "of --algo bounded: the same on average over calls, less than --may-lose (default: no less)", .group = kCalls},
       {.name = "may-lose-call", .letters = "", .member = &R::may_lose_call,
@@ -465,9 +476,10 @@ SimulateOptions checked(const SimulateRequest& raw) {
                    : raw.average == "rank0" ? Average::rank0
                                             : Average::mean;
   o.perf.check = 0;
-  o.may_lose = raw.may_lose;
-  o.perf.may_lose_sender = parse_limit("--may-lose-sender", raw.may_lose_sender, raw.may_lose);
-  o.perf.may_lose_call = parse_limit("--may-lose-call", raw.may_lose_call, raw.may_lose);
+  o.may_lose = raw.may_lose.empty() ? kUsualMayLose : may_lose_of(raw.may_lose);
+  o.switch_may_lose = raw.may_lose.empty() ? 0 : o.may_lose;
+  o.perf.may_lose_sender = parse_limit("--may-lose-sender", raw.may_lose_sender, o.may_lose);
+  o.perf.may_lose_call = parse_limit("--may-lose-call", raw.may_lose_call, o.may_lose);
   o.perf.servers = parse_servers(raw.servers, o.cluster.workers());
   o.droppable = raw.droppable;
   o.keep_important = raw.keep_important;

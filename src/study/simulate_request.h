@@ -32,7 +32,8 @@ struct SimulateRequest {
   std::string processors = "ideal", routing = "auto";
   int priorities = 0;
   bool trim = false, fluid = false, pacing = false, keep_important = false;
-  double may_lose = 0.01, droppable = 0, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
+  double droppable = 0, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
+  std::string may_lose;                        // empty: a hundredth, and of kBySwitch nothing
   std::string may_lose_sender, may_lose_call;  // empty: as may_lose
   std::string servers, burst_loss, reorder;
   std::vector<std::string> fail;
@@ -59,6 +60,7 @@ struct SimulateOptions {
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
   double may_lose = 0, droppable = 0;   // of kBounded; the limits beside may_lose are in `perf`
+  double switch_may_lose = 0;           // of kBySwitch
   bool keep_important = false;
   std::size_t paths = 1;           // of kBounded
   SparseShape sparse;              // of kBySwitch

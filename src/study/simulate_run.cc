@@ -10,6 +10,7 @@
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "group/switch_wish.h"
+#include "protocol/aggregation/tolerance.h"
 #include "sim/collectives.h"
 #include "sim/frame_record.h"
 #include "sim/sampler.h"
@@ -169,8 +170,10 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   sim::SwitchSums sums(run.simulation, switch_sums_options(options, c.type));
   const PerfOptions& perf = options.perf;
   const double blocks = std::ceil(static_cast<double>(c.count) / sums.job().terms.block);
+  const bool may_lose = options.switch_may_lose > 0;
+  const int warmup = perf.warmup + (may_lose ? static_cast<int>(protocol::LingerTime::kWarmUp) : 0);
   if (watchers.progress != nullptr)
-    watchers.progress->expect([&sums, all = blocks * (perf.warmup + perf.iterations)] {
+    watchers.progress->expect([&sums, all = blocks * (warmup + perf.iterations)] {
       return all > 0 ? static_cast<double>(sums.worker_counters(0).results) / all : 0;
     });
   const auto count = static_cast<std::int64_t>(c.count);
@@ -183,7 +186,7 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
                            size_of(c.type), sparse.back());
     operands[static_cast<std::size_t>(rank)].in = sparse.back().data();
   }
-  const sim::CallTimes times = sums.run(operands, c.count, {perf.warmup, perf.iterations, options.rest},
+  const sim::CallTimes times = sums.run(operands, c.count, {warmup, perf.iterations, options.rest},
                                         options.horizon, watchers.trace.get());
   const Prediction prediction =
       predict_switch(forest::CostModel(options.cluster), bytes, c.type, sums.job(), options.sparse);
@@ -199,6 +202,7 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
     result.report.retransmissions += sent.asked_for + sent.named;
     result.report.timeouts += sent.timeouts;
   }
+  if (may_lose) row.lost = {sums.lost(), 0, true};
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
 }

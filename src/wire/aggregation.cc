@@ -18,7 +18,7 @@ struct AggregationEntryLayout {
   std::uint16_t count;
   std::uint8_t column;
   std::uint8_t flags;
-  std::uint16_t spare;
+  std::uint16_t absent;
 };
 static_assert(sizeof(AggregationEntryLayout) == kAggregationEntryBytes);
 
@@ -32,6 +32,12 @@ static_assert(sizeof(RefusalLayout) == kRefusalBytes);
 
 constexpr std::uint8_t kVersionFlag = 1, kDataFlag = 2, kYoursFlag = 4, kAboveFlag = 8;
 
+bool ascend(std::span<const std::byte> names) {
+  for (std::size_t i = 1; 2 * i < names.size(); ++i)
+    if (absent_at(names.first(0), i - 1) >= absent_at(names.first(0), i)) return false;
+  return true;
+}
+
 bool known_exponent(std::int16_t exponent) {
   return exponent == kZeroExponent || exponent == kNotFiniteExponent ||
          (exponent >= kLeastExponent && exponent <= kMostExponent);
@@ -42,7 +48,11 @@ const char* check_entry(const AggregationEntryLayout& e, AggregationType type) {
   const std::uint8_t known = type == AggregationType::missing ? kVersionFlag | kYoursFlag | kAboveFlag
                              : type == AggregationType::query ? kVersionFlag
                                                               : kVersionFlag | kDataFlag;
-  if ((e.flags & ~known) != 0 || e.spare != 0) return "an entry with unknown flags";
+  if ((e.flags & ~known) != 0) return "an entry with unknown flags";
+  if (e.absent > (type == AggregationType::contribution ? 0xffff
+                  : type == AggregationType::result     ? kMaxAbsent
+                                                        : 0))
+    return "more absent workers than there can be";
   if (e.column >= kMaxColumns) return "a column beyond the last";
   if (data != (e.count > 0)) return "a count without data, or data without a count";
   if (data && e.block == kNoBlock) return "data of no block";
@@ -121,6 +131,11 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     if (format == AggregationFormat::pairs)
       if (const char* const why = check_pairs(entry, body.subspan(at, bytes))) return why;
     at += bytes;
+    if (type != AggregationType::result) continue;
+    const std::size_t absent = entry.absent * sizeof(std::uint16_t);
+    if (body.size() - at < absent) return "shorter than its names";
+    if (!ascend(body.subspan(at, absent))) return "names that do not ascend";
+    at += absent;
   }
   if (body.size() - at != (names ? head.number : 0) * sizeof(std::uint16_t)) return "not as long as it says";
   for (std::size_t i = 2; names && i + 2 <= body.size() - at; i += 2) {
@@ -146,7 +161,14 @@ AggregationEntry entry_at(std::span<const std::byte> body) {
           (e.flags & kVersionFlag) != 0,
           (e.flags & kDataFlag) != 0,
           (e.flags & kYoursFlag) != 0,
-          (e.flags & kAboveFlag) != 0};
+          (e.flags & kAboveFlag) != 0,
+          e.absent};
+}
+
+std::uint16_t absent_at(std::span<const std::byte> data, std::size_t i) {
+  std::uint16_t name = 0;
+  std::memcpy(&name, data.data() + data.size() + i * sizeof name, sizeof name);
+  return name;
 }
 
 std::uint16_t name_at(const AggregationMessage& message, std::size_t i) {
@@ -167,13 +189,18 @@ std::byte* AggregationWriter::add(const AggregationEntry& e) {
   const auto flags = static_cast<std::uint8_t>((e.version ? kVersionFlag : 0) | (e.data ? kDataFlag : 0) |
                                                (e.yours ? kYoursFlag : 0) | (e.above ? kAboveFlag : 0));
   const AggregationEntryLayout entry{e.block,  e.next, e.exponent, e.data ? e.count : std::uint16_t{0},
-                                     e.column, flags,  0};
+                                     e.column, flags,  e.absent};
   std::memcpy(buffer_.data() + used_, &entry, sizeof entry);
   ++head.entries;
   std::memcpy(buffer_.data(), &head, sizeof head);
   std::byte* const data = buffer_.data() + used_ + sizeof entry;
   used_ += sizeof entry + entry.count * element_bytes(static_cast<AggregationFormat>(head.format));
   return data;
+}
+
+void AggregationWriter::add_absent(std::uint16_t worker) {
+  std::memcpy(buffer_.data() + used_, &worker, sizeof worker);
+  used_ += sizeof worker;
 }
 
 void AggregationWriter::add_name(std::uint16_t name) {
@@ -216,7 +243,7 @@ const char* to_string(AggregationReason reason) {
     case AggregationReason::disagreement:
       break;
   }
-  return "the workers disagree about the format or the count of a round's elements";
+  return "the workers disagree about the format or the count of a round's elements, or what may be missing";
 }
 
 }  // namespace talweg::wire

@@ -4,9 +4,10 @@
 //
 //    0  format u8, entries u8, number u16       then `entries` times, in ascending order of columns:
 //                                                 0  block u64, next u64
-//                                                16  exponent i16, count u16, column u8, flags u8, spare u16
+//                                                16  exponent i16, count u16, column u8, flags u8, absent u16
 //                                                24  count elements, where the flag says so; of pairs: count
 //                                                    values f32, then count distances u16
+//                                                    of a result: `absent` times a u16
 //                                               then, in `missing` and `gap` alone, `number` times a u16
 //
 // Contributions are numbered by each worker, results to all by the switch: 1, 2, ..., round and round,
@@ -121,6 +122,9 @@ struct AggregationEntry {
   bool data = false;   // `count` elements follow
   bool yours = false;  // of `missing`: the receiver's own contribution has not come
   bool above = false;  // of `missing`: all are here, and the switch above has not answered
+  // Of a result: workers that the round ended without, whose numbers follow the data in ascending order. Of a
+  // contribution: how many of the operation's rounds may end without any one worker.
+  std::uint16_t absent = 0;
   bool operator==(const AggregationEntry&) const = default;
 };
 
@@ -128,6 +132,7 @@ inline constexpr std::size_t kAggregationHeadBytes = 4;
 inline constexpr std::size_t kAggregationEntryBytes = 24;
 inline constexpr std::size_t kMaxColumns = 64;  // of one slot, and so entries of one message
 inline constexpr std::size_t kMaxNames = 256;   // that one message names; and numbers of datagrams
+inline constexpr std::size_t kMaxAbsent = 8;    // in one round: their names have room in each result
 
 struct AggregationMessage {
   AggregationType type = AggregationType::contribution;
@@ -151,14 +156,17 @@ void for_each_entry(const AggregationMessage& message, Visit visit) {
   for (std::uint8_t i = 0; i < message.entries; ++i) {
     const AggregationEntry entry = entry_at(left);
     const std::size_t bytes = entry.data ? entry.count * element_bytes(message.format) : 0;
+    const std::size_t names = message.type == AggregationType::result ? entry.absent * std::size_t{2} : 0;
     visit(entry, left.subspan(kAggregationEntryBytes, bytes));
-    left = left.subspan(kAggregationEntryBytes + bytes);
+    left = left.subspan(kAggregationEntryBytes + bytes + names);
   }
 }
 inline std::size_t names_in(const AggregationMessage& message) {
   return message.names.size() / 2;
 }
 std::uint16_t name_at(const AggregationMessage& message, std::size_t i);
+// The i'th of a result's absent workers, whose names are behind the entry's data.
+std::uint16_t absent_at(std::span<const std::byte> data, std::size_t i);
 
 // Payload of a message of `columns` entries with `elements` each.
 constexpr std::size_t aggregation_payload(std::size_t columns, std::size_t elements, std::size_t bytes) {
@@ -172,6 +180,8 @@ class AggregationWriter {
   void begin(AggregationFormat format, std::uint16_t number = 0);
   // Where the data belong; behind it where there are none.
   std::byte* add(const AggregationEntry& entry);
+  // After the entry of a result, as often as it says: a worker that is absent, in ascending order.
+  void add_absent(std::uint16_t worker);
   // A worker or datagram, in ascending order (of datagrams round and round) after all entries; of a message
   // that has no number itself.
   void add_name(std::uint16_t name);
@@ -188,7 +198,7 @@ enum class AggregationReason : std::uint8_t {
   unknown_job,  // no such job is open here
   old_epoch,    // this epoch of the job is over, or has not begun
   stranger,     // the job has fewer workers
-  disagreement  // of the others about the format or the count of this round's elements
+  disagreement  // of the others about the format or the count of this round's elements, or what may be absent
 };
 inline constexpr int kAggregationReasons = 5;
 struct AggregationRefusal {

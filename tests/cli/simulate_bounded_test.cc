@@ -190,7 +190,7 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
   EXPECT_THAT(simulate_bounded({"-b", "64K", "--window", "20"}).err,
               HasSubstr("--window: datagrams have windows of their own"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--may-lose", "0.1"}).err,
-              HasSubstr("--may-lose: only --algo bounded loses a part"));
+              HasSubstr("--may-lose: only --algo bounded and switch lose a part"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--paths", "4"}).err,
               HasSubstr("--paths: only --algo bounded chooses among paths"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--servers", "0"}).err,

@@ -152,6 +152,30 @@ TEST(SimulateSwitch, NodesThatSayWhereTheirSwitchListensSum) {
   EXPECT_NEAR(milliseconds(one + ", " + two), 35, 4);
 }
 
+TEST(SimulateSwitch, LosesAPartWhereItMayAndSaysHowMuch) {
+  const auto json = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"-b", "1M", "-n", "4", "--loss", "0.02", "--json", "-"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = simulate(arguments);
+    return std::pair(outcome, nlohmann::json::parse(outcome.out)["results"][0]);
+  };
+  const auto [lossy, result] = json({"--may-lose", "0.05"});
+  EXPECT_GT(result["lost_part"].get<double>(), 0);
+  EXPECT_LE(result["lost_part"].get<double>(), 0.05);
+  EXPECT_FALSE(json({}).second.contains("lost_part")) << "nothing may be missing unless it is said";
+  EXPECT_THAT(simulate({"-b", "1M", "-n", "1", "--may-lose", "0.05"}).out,
+              AllOf(HasSubstr("0 % of what workers sent is not in these sums"), HasSubstr("at most 5 %"),
+                    HasSubstr("20 more, which lose nothing")));
+  const Outcome racks = talweg({"simulate", TALWEG_SOURCE_DIR "/examples/clusters/racks2x2.yaml", "--algo",
+                                "switch", "--may-lose", "0.05", "-b", "64K"});
+  EXPECT_NE(racks.exit_code, 0);
+  EXPECT_THAT(racks.err,
+              HasSubstr("--algo switch: nothing may be missing of sums that racks' switches make"));
+  EXPECT_EQ(count_lines(racks.err), 1) << racks.err;
+  EXPECT_THAT(simulate({"-b", "64K", "--may-lose", "0.05", "--may-lose-call", "0.01"}).err,
+              HasSubstr("--may-lose-call: only --algo bounded has it"));
+}
+
 TEST(SimulateSwitch, WhatItCannotDoIsSaidInOneLine) {
   struct Bad {
     std::vector<std::string> more;

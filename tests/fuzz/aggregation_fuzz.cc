@@ -22,6 +22,8 @@ void require_round_trip(const wire::DatagramHeader& header, std::span<const std:
   wire::for_each_entry(message, [&](const wire::AggregationEntry& entry, std::span<const std::byte> data) {
     std::byte* const at = writer.add(entry);
     if (!data.empty()) std::memcpy(at, data.data(), data.size());
+    for (std::size_t i = 0; message.type == wire::AggregationType::result && i < entry.absent; ++i)
+      writer.add_absent(wire::absent_at(data, i));
   });
   for (std::size_t i = 0; i < wire::names_in(message); ++i) writer.add_name(wire::name_at(message, i));
   fuzz::require(std::ranges::equal(writer.payload(), payload));
@@ -76,6 +78,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)box.on_above(header, payload, 1);
       (void)box.on_switchml(payload, {10U + worker, 1}, 1);
     }
+  }
+
+  // Rounds that end without workers, of a job in which they may.
+  terms.job = header.job = 4;
+  terms.above.reset();
+  terms.tolerant = true;
+  terms.linger_ns = 1;
+  fuzz::require(!box.open(terms));
+  for (std::int64_t now = 1; now < 8; ++now) {
+    header.sender = now % 3 == 0 ? 1 : 0;
+    for (const protocol::SwitchAction& action : box.on(header, payload, {header.sender, 1}, now))
+      fuzz::require(action.payload.size() <= packet_bytes(terms));
+    for (int i = 0; i < 5 && box.next_time_ns() <= now; ++i)
+      for (const protocol::SwitchAction& action : box.on_time(now))
+        fuzz::require(action.payload.size() <= packet_bytes(terms));
+    fuzz::require(box.next_time_ns() > now);
   }
 
   // Whatever has been summed by now is sent again to who names it.

@@ -35,6 +35,7 @@ struct Part {
   std::uint8_t column = 0;
   bool version = false;
   std::int16_t exponent = wire::kZeroExponent;
+  std::uint16_t allowance = 0;
 };
 
 inline JobTerms terms_of(std::uint16_t workers, std::uint32_t job = 1, std::uint32_t epoch = 1) {
@@ -74,6 +75,7 @@ struct OneSwitch {
       AggregationEntry entry{part.block,    part.next,
                              part.exponent, static_cast<std::uint16_t>(part.values.size()),
                              part.column,   part.version};
+      entry.absent = part.allowance;
       entry.data = !part.values.empty();
       std::byte* const at = writer.add(entry);
       for (std::size_t i = 0; i < part.values.size(); ++i) {

@@ -21,6 +21,7 @@ struct UnpackedMessage {
   wire::DatagramHeader header;
   std::vector<AggregationEntry> entries;
   std::vector<std::vector<std::byte>> data;
+  std::vector<std::vector<std::uint16_t>> absent;  // of a result's entries
   std::uint16_t number = 0;
   std::vector<std::uint16_t> names;
   wire::AggregationRefusal refusal;
@@ -37,6 +38,9 @@ struct UnpackedMessage {
     wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> bytes) {
       entries.push_back(entry);
       data.emplace_back(bytes.begin(), bytes.end());
+      absent.emplace_back();
+      for (std::size_t i = 0; type() == AggregationType::result && i < entry.absent; ++i)
+        absent.back().push_back(wire::absent_at(bytes, i));
     });
     number = message.number;
     for (std::size_t i = 0; i < wire::names_in(message); ++i) names.push_back(wire::name_at(message, i));

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/at.h"
 #include "base/random.h"
 #include "forest/random_networks.h"
 #include "forest/switch_cost.h"
@@ -500,6 +501,80 @@ TEST(SwitchSums, TakeWhatIsPredictedOnDrawnNetworks) {
   }
   std::ranges::nth_element(errors, errors.begin() + kNetworks / 2);
   EXPECT_LT(errors[kNetworks / 2], 0.05);
+}
+
+// Whole numbers in floats: what a call gives and what is left of it are what went in and what was left
+// before.
+void expect_conserved(std::size_t count) {
+  constexpr int kRanks = 4;
+  SummedVectors<float> vectors(kRanks, count, false,
+                               [](int rank, std::size_t i) { return static_cast<float>(drawn(rank, i)); });
+  SimulationOptions how;
+  how.network.loss.loss = 0.03;
+  Simulation simulation(around(kRanks, 1, kTen), how);
+  SwitchSumsOptions options;
+  options.switches = {kRanks};
+  options.may_lose = 0.2;
+  SwitchSums sums(simulation, options);
+  const auto residuals = [&](std::size_t i) {
+    float all = 0;
+    for (int r = 0; r < kRanks; ++r) {
+      float kept = 0;
+      std::memcpy(&kept, sums.residual(r).data() + i * sizeof kept, sizeof kept);
+      all += kept;
+    }
+    return all;
+  };
+  const auto right = [&](std::size_t i) {
+    float all = 0;
+    for (const auto& in : vectors.in) all += in[i];
+    return all;
+  };
+  sums.run(vectors.operands, count, {0, 20}, kNever);
+  vectors.expect_right();
+  EXPECT_EQ(sums.switch_counters(0).absences, 0U) << "the first ones lose nothing";
+  std::size_t differ = 0;
+  for (int call = 0; call < 5; ++call) {
+    std::vector<float> before(count);
+    for (std::size_t i = 0; i < count; ++i) before[i] = residuals(i);
+    sums.run(vectors.operands, count, {0, 1}, kNever);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(vectors.out[0][i] + residuals(i), right(i) + before[i]) << i;
+      differ += vectors.out[0][i] != right(i) ? 1 : 0;
+    }
+    for (int r = 1; r < kRanks; ++r) ASSERT_EQ(vectors.out[at(r)], vectors.out[0]);
+  }
+  EXPECT_GT(differ, 0U);
+  EXPECT_GT(sums.lost(), 0);
+  EXPECT_LE(sums.lost(), 0.2);
+}
+
+TEST(SwitchSums, OfWhichAPartMayBeMissingGiveItLater) {
+  for (const std::size_t count : {40'000, 300'000}) {  // in one round of each slot, and in several
+    SCOPED_TRACE(count);
+    expect_conserved(count);
+  }
+}
+
+TEST(SwitchSums, OfWhichAPartMayBeMissingAreRefusedWhereAllAgreeOnMore) {
+  const auto why = [](auto change) -> std::string {
+    SwitchSumsOptions options;
+    options.switches = {4};
+    options.may_lose = 0.1;
+    change(options);
+    try {
+      switch_job(options, TransportOptions{}, 4);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(why([](auto&) {}), "");
+  EXPECT_THAT(why([](auto& o) { o.may_lose = 0.6; }), HasSubstr("expected 0 to 0.5"));
+  EXPECT_THAT(why([](auto& o) { o.sparse = true; }), HasSubstr("nothing may be missing of sparse sums"));
+  EXPECT_THAT(why([](auto& o) { o.format = wire::AggregationFormat::scaled; }),
+              HasSubstr("nothing may be missing of sums of a common scale"));
+  EXPECT_THAT(why([](auto& o) { o.racks = {4, 4, 5, 5}; }), HasSubstr("racks"));
 }
 
 }  // namespace

@@ -75,6 +75,52 @@ TEST(AggregationMessage, NamesWorkersThatAreMissing) {
       << "a result has a number and no names";
 }
 
+TEST(AggregationMessage, NamesWorkersThatARoundEndedWithoutBehindItsData) {
+  const DatagramHeader result = header_of(AggregationType::result);
+  std::vector<std::byte> buffer(200);
+  AggregationWriter writer(buffer);
+  AggregationEntry entry = entry_with_data();
+  entry.absent = 2;
+  writer.begin(AggregationFormat::f16, 7);
+  std::memset(writer.add(entry), 0x11, 6);
+  writer.add_absent(3);
+  writer.add_absent(500);
+  writer.add({8, 12, kZeroExponent, 0, 5, false});
+  AggregationMessage message;
+  ASSERT_EQ(decode(result, writer.payload(), message), nullptr);
+  EXPECT_EQ(message.number, 7);
+  std::vector<AggregationEntry> entries;
+  for_each_entry(message, [&](const AggregationEntry& e, std::span<const std::byte> data) {
+    entries.push_back(e);
+    if (e.absent == 0) return;
+    EXPECT_EQ(data.size(), 6U);
+    EXPECT_EQ(absent_at(data, 0), 3);
+    EXPECT_EQ(absent_at(data, 1), 500);
+  });
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0], entry);
+  EXPECT_EQ(entries[1].block, 8U);
+  for (std::size_t bytes = 0; bytes < writer.payload().size(); ++bytes)
+    EXPECT_NE(decode(result, writer.payload().first(bytes), message), nullptr) << bytes;
+
+  const auto why = [&](std::uint16_t absent, std::uint16_t first, std::uint16_t second,
+                       AggregationType type) {
+    writer.begin(AggregationFormat::f16);
+    entry.absent = absent;
+    writer.add(entry);
+    writer.add_absent(first);
+    writer.add_absent(second);
+    const char* const text = decode(header_of(type), writer.payload(), message);
+    return std::string(text == nullptr ? "" : text);
+  };
+  EXPECT_EQ(why(2, 3, 4, AggregationType::result), "");
+  EXPECT_EQ(why(2, 4, 4, AggregationType::result), "names that do not ascend");
+  EXPECT_EQ(why(3, 3, 4, AggregationType::result), "shorter than its names");
+  EXPECT_EQ(why(kMaxAbsent + 1, 3, 4, AggregationType::result), "more absent workers than there can be");
+  EXPECT_EQ(why(2, 3, 4, AggregationType::contribution), "not as long as it says")
+      << "there it is a number alone";
+}
+
 TEST(AggregationMessage, NamesDatagramsThatHaveNotCome) {
   std::vector<std::byte> buffer(1000);
   AggregationWriter writer(buffer);
@@ -162,7 +208,6 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
       {"columns that do not ascend", kFirst + 20, 5},
       {"an unknown flag", kFirst + 21, 0x13},
       {"a flag that only `missing` has", kFirst + 21, 0x07},
-      {"something where nothing is yet", kFirst + 22, 1},
       {"data of no block", kSecond + 21, 0x02},
   };
   AggregationMessage message;
@@ -204,6 +249,20 @@ TEST(AggregationMessage, OfPairsHasKeysThatAscendUpToTheNextOne) {
   EXPECT_STREQ(why_no_pairs(4, 9, {0, 5}), "a key that is not before the next one");
   EXPECT_STREQ(why_no_pairs(kNoBlock - 2, kNeverNext, {0, 2}), "a key that is not before the next one");
   EXPECT_NE(why_no_pairs(kNoBlock, 9, {0}), nullptr);
+}
+
+TEST(AggregationMessage, WithSomethingWhereNothingIsIsRefused) {
+  for (const AggregationType type : {AggregationType::query, AggregationType::missing}) {
+    std::vector<std::byte> buffer(100);
+    AggregationWriter writer(buffer);
+    writer.begin(AggregationFormat::f32);
+    writer.add({4, 9, kZeroExponent, 0, 1, true});
+    std::vector<std::byte> payload(writer.payload().begin(), writer.payload().end());
+    AggregationMessage message;
+    EXPECT_EQ(decode(header_of(type), payload, message), nullptr);
+    payload[kAggregationHeadBytes + 22] = std::byte{1};
+    EXPECT_NE(decode(header_of(type), payload, message), nullptr);
+  }
 }
 
 TEST(AggregationMessage, OfAnotherTypeIsRefused) {

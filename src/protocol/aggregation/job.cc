@@ -2,39 +2,14 @@
 
 #include <algorithm>
 
+#include "protocol/aggregation/job_replies.h"
+
 namespace talweg::protocol {
 
 using wire::AggregationEntry;
 using wire::AggregationMessage;
 using wire::AggregationReason;
 using wire::AggregationType;
-using wire::AggregationWriter;
-
-// What one datagram brings about, while its entries are gone through.
-struct AggregationJob::Replies {
-  AggregationWriter on;       // to all, or above
-  AggregationWriter one;      // results that the sender has missed
-  AggregationWriter missing;  // what the switch has missed, of rounds that the sender asks about
-  AggregationWriter gap;      // and by the numbers of datagrams
-  std::int64_t now_ns = 0;
-  bool to_above = false;
-  std::optional<JobSlots::Cell> waiting;  // of a round that somebody is missing in: who is to be named
-  bool waiting_begun = false;
-  std::optional<AggregationReason> refusal;
-
-  // `number`: of the result, if there is to be one for all.
-  Replies(JobSlots& slots, wire::AggregationFormat format, std::uint64_t number, std::int64_t now)
-      : on(slots.packet(0)),
-        one(slots.packet(1)),
-        missing(slots.packet(2)),
-        gap(slots.packet(3)),
-        now_ns(now) {
-    on.begin(format, static_cast<std::uint16_t>(number));
-    one.begin(format);
-    missing.begin(format);
-    gap.begin(format);
-  }
-};
 
 namespace {
 
@@ -47,7 +22,11 @@ bool counts_differ(const Round& round, const AggregationEntry& entry) {
 }  // namespace
 
 AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource& memory)
-    : terms_(terms), slots_(terms, memory), bucket_(terms.bytes_per_second, terms.burst_bytes) {}
+    : terms_(terms),
+      slots_(terms, memory),
+      bucket_(terms.bytes_per_second, terms.burst_bytes),
+      lingering_(slots_.lingering()),
+      linger_time_(terms.linger_ns) {}
 
 bool AggregationJob::in_range(std::uint16_t slot, const AggregationMessage& message) const {
   if (slot >= terms_.slots) return false;
@@ -108,7 +87,9 @@ void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std:
 void AggregationJob::contribute(const wire::DatagramHeader& header, const AggregationMessage& message,
                                 const AggregationEntry& entry, std::span<const std::byte> data,
                                 Replies& replies) {
-  JobSlots::Cell cell = slots_.cell(header.own16, entry.column, entry.version);
+  if (entry.absent > 0 && (!terms_.tolerant || message.format == wire::AggregationFormat::pairs))
+    return disagree(replies);
+  JobSlots::Cell cell = slots_.cell_of(header.own16, entry, header.own32);
   switch (slots_.turn(header.own16, entry, header.own32)) {
     case JobSlots::Turn::late:
       ++counters_.late;
@@ -117,31 +98,36 @@ void AggregationJob::contribute(const wire::DatagramHeader& header, const Aggreg
       ++counters_.early;
       return;
     case JobSlots::Turn::begins:
-      slots_.begin(cell, header.own32, entry.block, message.format);
+      slots_.begin(cell, header.own32, entry, message.format);
       break;
     case JobSlots::Turn::current:
       break;
   }
   Round& round = cell.round;
-  if (round.format != message.format || counts_differ(round, entry)) {
-    ++counters_.disagreements;
-    replies.refusal = AggregationReason::disagreement;
-    return;
-  }
+  if (round.format != message.format || counts_differ(round, entry) || round.allowance != entry.absent)
+    return disagree(replies);
+  if (terms_.tolerant) attend(header);
   if (cell.heard.has(header.sender)) return again(cell, entry, replies);
+  if (round.state == Round::State::done) return late(cell, header, entry, replies);
   ++(entry.data ? counters_.contributions : counters_.adverts);
   slots_.add(cell, header.sender, entry, data);
+  if (terms_.tolerant) linger(cell, header.own16, entry, replies);
   if (round.remaining == 0) complete(cell, entry, replies);
+}
+
+void AggregationJob::disagree(Replies& replies) {
+  ++counters_.disagreements;
+  replies.refusal = AggregationReason::disagreement;
 }
 
 void AggregationJob::complete(JobSlots::Cell& cell, const AggregationEntry& entry, Replies& replies) {
   slots_.finish(cell);
   cell.round.state = terms_.above ? Round::State::above : Round::State::done;
-  cell.round.passed_ns = replies.now_ns;
+  if (terms_.above) cell.round.passed_ns = replies.now_ns;
   replies.to_above = terms_.above.has_value();
   ++(terms_.above ? counters_.passed_up : counters_.rounds);
   if (!terms_.above) cell.round.number = results_ + 1;
-  slots_.write(cell, entry.column, entry.version, replies.on);
+  slots_.write(cell, entry.column, replies.on);
 }
 
 // A worker names a result that has not come to it.
@@ -153,7 +139,7 @@ void AggregationJob::repeat(std::uint16_t result, const Peer& from, std::int64_t
   header.own16 = slots_.slot_of_result(result);
   std::optional<Replies> replies;
   for (std::uint8_t column = 0; column < terms_.columns; ++column)
-    for (const bool version : {false, true}) {
+    for (std::size_t version = 0; version < versions(terms_); ++version) {
       JobSlots::Cell cell = slots_.cell(header.own16, column, version);
       const Round& round = cell.round;
       if (round.state != Round::State::done || round.number != number) continue;
@@ -163,7 +149,7 @@ void AggregationJob::repeat(std::uint16_t result, const Peer& from, std::int64_t
         replies->one.begin(round.format, result);
       }
       ++counters_.repeated;
-      slots_.write(cell, column, version, replies->one);
+      slots_.write(cell, column, replies->one);
     }
   if (replies) collect(*replies, header, &from, actions);
 }
@@ -174,7 +160,7 @@ void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, 
   if (round.state == Round::State::done) {
     ++counters_.repeated;
     if (replies.one.empty()) replies.one.begin(round.format, static_cast<std::uint16_t>(round.number));
-    slots_.write(cell, entry.column, entry.version, replies.one);
+    slots_.write(cell, entry.column, replies.one);
   } else if (round.state == Round::State::filling) {
     ++counters_.duplicates;
   } else if (refused_above_) {
@@ -183,25 +169,21 @@ void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, 
     ++counters_.passed_again;
     round.passed_ns = replies.now_ns;
     replies.to_above = true;
-    slots_.write(cell, entry.column, entry.version, replies.on);
+    slots_.write(cell, entry.column, replies.on);
   }
 }
 
 void AggregationJob::query(const wire::DatagramHeader& header, const AggregationMessage& message,
                            const AggregationEntry& asked, Replies& replies) {
   ++counters_.queries;
-  JobSlots::Cell cell = slots_.cell(header.own16, asked.column, asked.version);
+  JobSlots::Cell cell = slots_.cell_of(header.own16, asked, header.own32);
   const JobSlots::Turn turn = slots_.turn(header.own16, asked, header.own32);
   if (turn == JobSlots::Turn::late || turn == JobSlots::Turn::early) {
     ++(turn == JobSlots::Turn::late ? counters_.late : counters_.early);
     return;
   }
   const bool begun = turn == JobSlots::Turn::current;
-  if (begun && cell.round.format != message.format) {
-    ++counters_.disagreements;
-    replies.refusal = AggregationReason::disagreement;
-    return;
-  }
+  if (begun && cell.round.format != message.format) return disagree(replies);
   if (begun && cell.round.state == Round::State::done) return again(cell, asked, replies);
   AggregationEntry entry{asked.block, wire::kNeverNext, wire::kZeroExponent, 0, asked.column, asked.version};
   entry.yours = !begun || !cell.heard.has(header.sender);
@@ -258,7 +240,7 @@ void AggregationJob::on_above(const wire::DatagramHeader& header, std::span<cons
 void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const AggregationMessage& message,
                                        const AggregationEntry& entry, std::span<const std::byte> data,
                                        Replies& replies) {
-  JobSlots::Cell cell = slots_.cell(header.own16, entry.column, entry.version);
+  JobSlots::Cell cell = slots_.cell_of(header.own16, entry, header.own32);
   Round& round = cell.round;
   if (slots_.turn(header.own16, entry, header.own32) != JobSlots::Turn::current ||
       round.state != Round::State::above) {
@@ -274,14 +256,14 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
     ++counters_.passed_again;
     round.passed_ns = replies.now_ns;
     replies.to_above = true;
-    slots_.write(cell, entry.column, entry.version, replies.on);
+    slots_.write(cell, entry.column, replies.on);
     return;
   }
   slots_.replace(cell, entry, data);
   round.state = Round::State::done;
   round.number = results_ + 1;
   ++counters_.rounds;
-  slots_.write(cell, entry.column, entry.version, replies.on);
+  slots_.write(cell, entry.column, replies.on);
 }
 
 void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal,

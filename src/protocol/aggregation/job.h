@@ -8,6 +8,7 @@
 #include "protocol/aggregation/switch_action.h"
 #include "protocol/aggregation/switch_counters.h"
 #include "protocol/aggregation/token_bucket.h"
+#include "protocol/aggregation/tolerance.h"
 
 namespace talweg::protocol {
 
@@ -24,6 +25,10 @@ class AggregationJob {
           std::int64_t now_ns, std::vector<SwitchAction>& actions);
   void on_above(const wire::DatagramHeader& header, std::span<const std::byte> payload, std::int64_t now_ns,
                 std::vector<SwitchAction>& actions);
+  // When a round has lingered for long enough; the time that never comes: none does. on_time() is to be
+  // called until that lies ahead: it appends one action at most.
+  std::int64_t next_time_ns() const;
+  void on_time(std::int64_t now_ns, std::vector<SwitchAction>& actions);
 
  private:
   struct Replies;
@@ -37,8 +42,20 @@ class AggregationJob {
   void answer_from_above(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
                          const wire::AggregationEntry& entry, std::span<const std::byte> data,
                          Replies& replies);
+  void disagree(Replies& replies);
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void again(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
+  // Of a job that is tolerant, in job_tolerance.cc.
+  std::uint32_t column_of(std::size_t slot, std::size_t column) const {
+    return static_cast<std::uint32_t>(slot * terms_.columns + column);
+  }
+  void attend(const wire::DatagramHeader& header);
+  void linger(JobSlots::Cell& cell, std::size_t slot, const wire::AggregationEntry& entry, Replies& replies);
+  void measure_linger(const JobSlots::Cell& cell, std::size_t slot, std::size_t column, std::int64_t now_ns);
+  void late(JobSlots::Cell& cell, const wire::DatagramHeader& header, const wire::AggregationEntry& entry,
+            Replies& replies);
+  bool may_end(const JobSlots::Cell& cell, std::size_t slot, std::size_t column);
+  void end_without(JobSlots::Cell& cell);
   void name_missing(Replies& replies) const;
   void refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal, const Peer& to,
               std::vector<SwitchAction>& actions);
@@ -52,6 +69,8 @@ class AggregationJob {
   TokenBucket bucket_;
   SwitchCounters counters_;
   std::uint64_t results_ = 0;  // sent to all
+  LingeringRounds lingering_;
+  LingerTime linger_time_;
   std::optional<wire::AggregationRefusal> refused_above_;
   Peer asker_;  // of the datagram at hand
   std::byte refusal_[wire::kRefusalBytes] = {};

@@ -57,6 +57,10 @@ bool is_pairs(const Round& round) {
   return round.format == AggregationFormat::pairs;
 }
 
+bool is_round(const Round& round, const wire::AggregationEntry& entry, std::uint32_t operation) {
+  return round.state != Round::State::empty && round.operation == operation && round.block == entry.block;
+}
+
 bool is_open(const Round& round) {
   return round.state == Round::State::filling || round.state == Round::State::above;
 }
@@ -64,25 +68,30 @@ bool is_open(const Round& round) {
 }  // namespace
 
 std::size_t packet_bytes(const JobTerms& t) {
-  return std::max(wire::aggregation_payload(t.columns, t.block, 4),
+  const std::size_t names = t.tolerant ? t.columns * wire::kMaxAbsent * 2 : 0;
+  return std::max(wire::aggregation_payload(t.columns, t.block, 4) + names,
                   wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxNames * 2);
 }
 
 std::size_t results_kept(const JobTerms& t) {
-  return std::min<std::size_t>(std::bit_ceil(std::size_t{2} * t.slots * t.columns), 0x10000);
+  return std::min<std::size_t>(std::bit_ceil(versions(t) * t.slots * t.columns), 0x10000);
 }
 
 JobSlots::JobSlots(const JobTerms& terms, std::pmr::memory_resource& memory)
     : terms_(terms), layout_(memory_of(terms)), memory_(memory, layout_.total) {}
 
-JobSlots::Cell JobSlots::cell(std::size_t slot, std::size_t column, bool version) {
-  const std::size_t index = (slot * terms_.columns + column) * 2 + (version ? 1 : 0);
+JobSlots::Cell JobSlots::cell(std::size_t slot, std::size_t column, std::size_t version) {
+  const std::size_t index = (slot * terms_.columns + column) * versions(terms_) + version;
   std::byte* const base = memory_.data() + index * layout_.cell;
   const std::size_t words = contributor_words(terms_.workers);
   auto* const heard = reinterpret_cast<std::uint64_t*>(base + layout_.round);
   std::byte* const sums = base + layout_.round + layout_.contributors;
-  return {*reinterpret_cast<Round*>(base), Contributors({heard, words}),
-          Contributors({heard + words, terms_.ordered ? words : 0}), sums, sums + layout_.sums};
+  return {*reinterpret_cast<Round*>(base),
+          Contributors({heard, words}),
+          Contributors({heard + words, terms_.ordered ? words : 0}),
+          Contributors({heard + words + (terms_.ordered ? words : 0), terms_.tolerant ? words : 0}),
+          sums,
+          sums + layout_.sums};
 }
 
 std::span<Peer> JobSlots::peers() {
@@ -99,6 +108,18 @@ std::uint16_t& JobSlots::slot_of_result(std::uint16_t number) {
   return reinterpret_cast<std::uint16_t*>(at)[number & (results_kept(terms_) - 1)];
 }
 
+std::span<Lingering> JobSlots::lingering() {
+  if (!terms_.tolerant) return {};
+  std::byte* const at = memory_.data() + layout_.total - layout_.packets - layout_.tolerance;
+  return {reinterpret_cast<Lingering*>(at), std::size_t{terms_.slots} * terms_.columns};
+}
+
+std::span<Attendance> JobSlots::attendance() {
+  if (!terms_.tolerant) return {};
+  const std::span<Lingering> columns = lingering();
+  return {reinterpret_cast<Attendance*>(columns.data() + columns.size()), terms_.workers};
+}
+
 std::span<std::byte> JobSlots::packet(std::size_t i) {
   const std::size_t bytes = packet_bytes(terms_);
   std::byte* const packets = memory_.data() + layout_.total - layout_.packets;
@@ -107,13 +128,13 @@ std::span<std::byte> JobSlots::packet(std::size_t i) {
 
 JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& entry,
                               std::uint32_t operation) {
+  if (terms_.tolerant) return turn_of_three(slot, entry, operation);
   const Round& same = cell(slot, entry.column, entry.version).round;
   const Round& other = cell(slot, entry.column, !entry.version).round;
   const auto behind = [&](const Round& round) {
     return round.state == Round::State::empty || is_after(operation, entry.block, round);
   };
-  if (same.state != Round::State::empty && same.operation == operation && same.block == entry.block)
-    return Turn::current;
+  if (is_round(same, entry, operation)) return Turn::current;
   if (!behind(same) || !behind(other)) return Turn::late;
   const bool same_is_last =
       same.state != Round::State::empty &&
@@ -121,15 +142,61 @@ JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& en
   return same_is_last || is_open(other) ? Turn::early : Turn::begins;
 }
 
-void JobSlots::begin(Cell& cell, std::uint32_t operation, std::uint64_t block, AggregationFormat format) {
-  cell.round = {.block = block,
+JobSlots::Turn JobSlots::turn_of_three(std::size_t slot, const wire::AggregationEntry& entry,
+                                       std::uint32_t operation) {
+  const Round* last = nullptr;
+  for (std::size_t v = 0; v < versions(terms_); ++v) {
+    const Round& round = cell(slot, entry.column, v).round;
+    if (is_round(round, entry, operation)) return Turn::current;
+    if (round.state != Round::State::empty &&
+        (last == nullptr || is_after(round.operation, round.block, *last)))
+      last = &round;
+  }
+  if (last == nullptr) return Turn::begins;
+  if (!is_after(operation, entry.block, *last)) return Turn::late;
+  return is_open(*last) || last->version == entry.version ? Turn::early : Turn::begins;
+}
+
+JobSlots::Cell JobSlots::cell_of(std::size_t slot, const wire::AggregationEntry& entry,
+                                 std::uint32_t operation) {
+  if (!terms_.tolerant) return cell(slot, entry.column, entry.version ? 1 : 0);
+  std::size_t oldest = 0;
+  for (std::size_t v = 0; v < versions(terms_); ++v) {
+    const Round& round = cell(slot, entry.column, v).round;
+    if (is_round(round, entry, operation)) return cell(slot, entry.column, v);
+    const Round& than = cell(slot, entry.column, oldest).round;
+    if (than.state != Round::State::empty &&
+        (round.state == Round::State::empty || is_after(than.operation, than.block, round)))
+      oldest = v;
+  }
+  return cell(slot, entry.column, oldest);
+}
+
+std::optional<JobSlots::Cell> JobSlots::before(const Cell& than, std::size_t slot, std::size_t column) {
+  std::optional<Cell> last;
+  for (std::size_t v = 0; v < versions(terms_); ++v) {
+    const Cell other = cell(slot, column, v);
+    const Round& round = other.round;
+    if (round.state == Round::State::empty || !is_after(than.round.operation, than.round.block, round))
+      continue;
+    if (!last || is_after(round.operation, round.block, last->round)) last.emplace(other);
+  }
+  return last;
+}
+
+void JobSlots::begin(Cell& cell, std::uint32_t operation, const wire::AggregationEntry& entry,
+                     AggregationFormat format) {
+  cell.round = {.block = entry.block,
                 .next = wire::kNeverNext,
                 .operation = operation,
                 .remaining = terms_.workers,
                 .exponent = wire::kZeroExponent,
                 .format = format,
-                .state = Round::State::filling};
+                .state = Round::State::filling,
+                .version = entry.version,
+                .allowance = entry.absent};
   cell.heard.clear();
+  cell.absent.clear();
   cell.has_part.clear();
 }
 
@@ -209,12 +276,17 @@ void JobSlots::replace(Cell& cell, const wire::AggregationEntry& entry, std::spa
     set_sums(cell.round.format, cell.sums, data, entry.count);
 }
 
-void JobSlots::write(const Cell& cell, std::uint8_t column, bool version,
-                     wire::AggregationWriter& writer) const {
+void JobSlots::write(const Cell& cell, std::uint8_t column, wire::AggregationWriter& writer) const {
   const Round& r = cell.round;
-  wire::AggregationEntry entry{r.block, r.next, r.exponent, r.count, column, version};
+  wire::AggregationEntry entry{r.block, r.next, r.exponent, r.count, column, r.version};
   entry.data = r.count > 0;
+  entry.absent = r.absent;
   std::byte* const data = writer.add(entry);
+  for (std::uint16_t worker = 0, left = r.absent; left > 0; ++worker) {
+    if (!cell.absent.has(worker)) continue;
+    writer.add_absent(worker);
+    --left;
+  }
   if (!entry.data) return;
   if (is_pairs(r))
     PairSums(cell.sums, most_pairs()).write(r.count, data);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 namespace talweg::protocol {
@@ -139,6 +140,22 @@ std::span<const SwitchAction> AggregationSwitch::on_above(const wire::DatagramHe
     ++strays_.unknown_job;
   else
     found->second->on_above(header, payload, now_ns, actions_);
+  return actions_;
+}
+
+std::int64_t AggregationSwitch::next_time_ns() const {
+  std::int64_t next = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [number, job] : jobs_) next = std::min(next, job->next_time_ns());
+  return next;
+}
+
+std::span<const SwitchAction> AggregationSwitch::on_time(std::int64_t now_ns) {
+  actions_.clear();
+  for (const auto& [number, job] : jobs_) {
+    if (job->next_time_ns() > now_ns) continue;
+    job->on_time(now_ns, actions_);
+    break;
+  }
   return actions_;
 }
 

@@ -57,6 +57,11 @@ class AggregationSwitch {
   std::span<const SwitchAction> on_switchml(std::span<const std::byte> packet, Peer from,
                                             std::int64_t now_ns);
 
+  // Of jobs that are tolerant: when rounds have lingered for long enough, and what is to be sent then, for
+  // one of them at a time: until the next time lies ahead.
+  std::int64_t next_time_ns() const;
+  std::span<const SwitchAction> on_time(std::int64_t now_ns);
+
   std::size_t jobs() const { return jobs_.size() + switchml_.size(); }
   std::size_t memory_bytes() const { return memory_bytes_; }  // of all jobs, as memory_of() says
   double bytes_per_second() const { return bytes_per_second_; }

@@ -8,6 +8,7 @@
 #include "protocol/aggregation/gaps.h"
 #include "protocol/aggregation/job_slots.h"
 #include "protocol/aggregation/switchml_slots.h"
+#include "protocol/aggregation/tolerance.h"
 #include "wire/aggregation.h"
 #include "wire/switchml.h"
 
@@ -23,21 +24,24 @@ constexpr std::size_t kFewColumns = 4;
 
 void add_up(JobMemory& m) {
   m.cell = (m.round + m.contributors + m.sums + m.parts + kCacheLine - 1) / kCacheLine * kCacheLine;
-  m.total = m.cells * m.cell + m.peers + m.gaps + m.sent + m.packets;
+  m.total = m.cells * m.cell + m.peers + m.gaps + m.sent + m.tolerance + m.packets;
 }
 
 }  // namespace
 
 JobMemory memory_of(const JobTerms& t) {
   JobMemory m;
-  m.cells = std::size_t{t.slots} * t.columns * 2;
+  m.cells = std::size_t{t.slots} * t.columns * versions(t);
   m.round = sizeof(Round);
-  m.contributors = contributor_words(t.workers) * sizeof(std::uint64_t) * (t.ordered ? 2 : 1);
+  m.contributors =
+      contributor_words(t.workers) * sizeof(std::uint64_t) * (1 + (t.ordered ? 1 : 0) + (t.tolerant ? 1 : 0));
   m.sums = std::size_t{t.block} * 4;
   m.parts = t.ordered ? t.workers * m.sums : 0;
   m.peers = t.workers * sizeof(Peer);
   m.gaps = t.workers * sizeof(Gaps);
   m.sent = results_kept(t) * sizeof(std::uint16_t);
+  if (t.tolerant)
+    m.tolerance = std::size_t{t.slots} * t.columns * sizeof(Lingering) + t.workers * sizeof(Attendance);
   m.packets = kMaxSwitchActions * packet_bytes(t);
   add_up(m);
   return m;
@@ -56,20 +60,27 @@ JobMemory memory_of(const SwitchmlTerms& t) {
 
 std::string explain(const JobMemory& m) {
   return fmt::format(
-      "{} cells (slots x columns x 2 versions) x {} bytes ({} round + {} contributors + {} sums + {} ordered "
-      "parts, on whole cache lines) + {} peers + {} gaps + {} results sent + {} packets = {} bytes",
-      m.cells, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.gaps, m.sent, m.packets, m.total);
+      "{} cells (slots x columns x {} versions) x {} bytes ({} round + {} contributors + {} sums + {} "
+      "ordered "
+      "parts, on whole cache lines) + {} peers + {} gaps + {} results sent{} + {} packets = {} bytes",
+      m.cells, m.tolerance > 0 ? 3 : 2, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.gaps,
+      m.sent, m.tolerance > 0 ? fmt::format(" + {} tolerance", m.tolerance) : "", m.packets, m.total);
 }
 
-std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block) {
-  const std::size_t one = wire::aggregation_payload(1, 0, 0);
-  if (block == 0 && payload >= wire::aggregation_payload(kFewColumns, kUsualBlock, 4)) block = kUsualBlock;
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block, bool tolerant) {
+  const std::size_t names = tolerant ? wire::kMaxAbsent * 2 : 0;
+  const auto bytes = [names](std::size_t columns, std::size_t elements) {
+    return wire::aggregation_payload(columns, elements, 4) + columns * names;
+  };
+  const std::size_t one = bytes(1, 0);
+  if (block == 0 && payload >= bytes(kFewColumns, kUsualBlock)) block = kUsualBlock;
   if (block == 0 && payload > one) block = (payload - one) / 4 / 8 * 8;
-  if (block == 0 || wire::aggregation_payload(1, block, 4) > payload) return std::nullopt;
+  if (block == 0 || bytes(1, block) > payload) return std::nullopt;
   const std::size_t columns = std::clamp<std::size_t>(
-      (payload - wire::kAggregationHeadBytes) / (wire::kAggregationEntryBytes + 4 * block), 1, kMostColumns);
+      (payload - wire::kAggregationHeadBytes) / (bytes(1, block) - wire::kAggregationHeadBytes), 1,
+      kMostColumns);
   return BlockShape{static_cast<std::uint16_t>(block), static_cast<std::uint8_t>(columns),
-                    wire::aggregation_payload(columns, block, 4)};
+                    bytes(columns, block)};
 }
 
 std::size_t slots_that_fit(std::size_t own_window, std::size_t switch_window, std::size_t workers,
@@ -87,6 +98,8 @@ const char* check(const JobTerms& t) {
   if (packet_bytes(t) > wire::kMaxDatagramPayload) return "a slot's blocks do not fit into one datagram";
   if (!(t.bytes_per_second > 0)) return "a quota of 0 bytes per second: a job needs some";
   if (t.burst_bytes < static_cast<double>(packet_bytes(t))) return "a burst smaller than one datagram";
+  if (t.tolerant && t.above) return "nothing may be missing of sums that a switch above makes";
+  if (t.linger_ns < 0) return "a time before now to linger for";
   return nullptr;
 }
 

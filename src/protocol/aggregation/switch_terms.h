@@ -39,7 +39,14 @@ struct JobTerms {
   double bytes_per_second = 0;     // of datagrams from workers, in the long run
   double burst_bytes = 256 << 10;  // and at once
   std::optional<SwitchAbove> above;
+  // Rounds may end without some of their workers, as far as these say (tolerance.h), once they have lingered
+  // for so long; 0: for as long as the switch has learnt.
+  bool tolerant = false;
+  std::int64_t linger_ns = 0;
 };
+inline std::size_t versions(const JobTerms& terms) {
+  return terms.tolerant ? 3 : 2;
+}
 
 // SwitchML's workers speak on their own wire; each is known by its host.
 struct SwitchmlTerms {
@@ -67,7 +74,7 @@ struct SwitchLimits {
 
 // Memory, in bytes, by what it is for. `total` is what counts against the limits.
 struct JobMemory {
-  std::size_t cells = 0;         // slots x columns x 2 versions
+  std::size_t cells = 0;         // slots x columns x 2 versions, or 3 where rounds may end without workers
   std::size_t round = 0;         // of a cell: what the round is
   std::size_t contributors = 0;  // who has been heard
   std::size_t sums = 0;          // elements, each 4 bytes wide
@@ -76,6 +83,7 @@ struct JobMemory {
   std::size_t peers = 0;         // where each worker spoke from; of SwitchML's, to each slot
   std::size_t gaps = 0;          // what of each worker's has not come
   std::size_t sent = 0;          // of which slots the last results were
+  std::size_t tolerance = 0;     // which rounds linger, and what each worker may be absent in
   std::size_t packets = 0;       // that are being made
   std::size_t total = 0;
 };
@@ -86,14 +94,15 @@ std::string explain(const JobMemory& memory);
 
 // How vectors are cut where no more than `payload` bytes of payload fit into a datagram: blocks of
 // kUsualBlock elements, as many columns of them as fit; where few would, blocks that fill the datagram.
-// `block`: elements that were asked for; 0: none were. Empty: a block of so many does not fit, or none does.
+// `block`: elements that were asked for; 0: none were. Of a `tolerant` job results also name workers. Empty:
+// a block of so many does not fit, or none does.
 struct BlockShape {
   std::uint16_t block = 0;  // elements
   std::uint8_t columns = 1;
   std::size_t payload = 0;  // bytes of a datagram that is full
 };
 inline constexpr std::size_t kUsualBlock = 256;
-std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block);
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block, bool tolerant = false);
 // Slots of a job such that all that can be on its way has room: what each worker has under way in its own
 // socket, and what all of them have in the switch's. At least 1 and at most `quota`; `datagram` is a full
 // one's bytes with all that is around it, `lanes` how many sockets or switches share the vector.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernel/blocks.h"
+#include "kernel/reduce.h"
 
 namespace talweg::protocol {
 
@@ -73,8 +74,43 @@ void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* 
   if (is_scaled()) {
     const BlockScale scale = scale_of(exponent, workers_);
     kernel::quantise(data, in, count, scale.to_integer, scale.limit);
+  } else if (sum_.tolerance.residual != nullptr) {
+    const DataType type = type_in_memory(sum_.format);
+    kernel::reduce_function(type, ReduceOp::sum)(data, in, sum_.tolerance.residual + offset(block), count);
   } else {
     std::memcpy(data, in, count * wire::element_bytes(sum_.format));
+  }
+}
+
+void SummedTensor::remember(std::uint64_t block, bool missing) {
+  if (sum_.tolerance.residual == nullptr) return;
+  std::byte* const residual = sum_.tolerance.residual + offset(block);
+  const std::size_t count = count_of(block);
+  if (missing)
+    kernel::reduce_function(type_in_memory(sum_.format), ReduceOp::sum)(residual, residual,
+                                                                        sum_.in + offset(block), count);
+  else
+    std::memset(residual, 0, count * wire::element_bytes(sum_.format));
+}
+
+void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {
+  constexpr std::size_t kPiece = 256;
+  const float factor = static_cast<float>(workers_) / static_cast<float>(workers_ - absent);
+  const DataType type = type_in_memory(sum_.format);
+  const std::size_t bytes = wire::element_bytes(sum_.format);
+  float piece[kPiece];
+  for (std::size_t first = 0, count = count_of(block); first < count; first += kPiece) {
+    std::byte* const at = sum_.out + offset(block) + first * bytes;
+    const std::size_t n = std::min(kPiece, count - first);
+    if (type == DataType::f32)
+      std::memcpy(piece, at, n * bytes);
+    else
+      kernel::widen(type, piece, at, n);
+    for (std::size_t i = 0; i < n; ++i) piece[i] *= factor;
+    if (type == DataType::f32)
+      std::memcpy(at, piece, n * bytes);
+    else
+      kernel::narrow(type, at, piece, n);
   }
 }
 

@@ -19,9 +19,21 @@
 
 namespace talweg::protocol {
 
-// One worker's part of one sum. All workers say the same of everything but the two pointers; those that say
-// `sparse` send only blocks that hold something. The format `pairs` sends only elements that are not zero,
-// whatever blocks they are in (own_pairs.h).
+// What may be missing of a sum: of each worker's blocks so many millionths, rounded down, in whole blocks.
+// Not of sparse tensors, nor of the formats `pairs` and `scaled`: all agree on what comes next, and its
+// exponent.
+struct Tolerance {
+  static constexpr std::uint32_t kMostPpm = 500'000;
+  std::uint32_t ppm = 0;  // the same for all workers
+  // sum.count elements, or null: what was missing is gone. They are added to the input; afterwards they are
+  // what was missing of this worker's, and zero elsewhere. After a failure they may be of neither.
+  std::byte* residual = nullptr;
+  bool rescale = false;  // what is missing counts as the mean of those that came. Not of i32
+};
+
+// One worker's part of one sum. All workers say the same of everything but pointers; those that say `sparse`
+// send only blocks that hold something. The format `pairs` sends only elements that are not zero, whatever
+// blocks they are in (own_pairs.h).
 struct Sum {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -33,6 +45,7 @@ struct Sum {
   // on. So which elements are summed together does not depend on their number, should workers disagree on it.
   std::uint16_t lane = 0;
   std::uint16_t lanes = 1;
+  Tolerance tolerance = {};
 };
 
 class SummedTensor {
@@ -54,6 +67,10 @@ class SummedTensor {
   void write(std::uint64_t block, std::int16_t exponent, std::byte* data) const;
   // The sum of a block. `data` are empty where nobody had any.
   void accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data);
+  // Before that, of a block in whose sum this worker's part is, or is missing.
+  void remember(std::uint64_t block, bool missing);
+  // After it, of one that `absent` workers are missing in.
+  void rescale(std::uint64_t block, std::size_t absent);
 
  private:
   bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }

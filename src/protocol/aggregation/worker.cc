@@ -40,6 +40,7 @@ WorkerCounters& WorkerCounters::operator+=(const WorkerCounters& other) {
   named += other.named;
   held_back += other.held_back;
   malformed += other.malformed;
+  absences += other.absences;
   return *this;
 }
 
@@ -85,6 +86,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
            sum.block);
   if (sum.lane >= sum.lanes)
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
+  check_tolerance(sum, operation);
   if (sum.format == wire::AggregationFormat::pairs) {
     Sum granules = sum;
     granules.block = OwnPairs::kGranule;
@@ -94,6 +96,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   } else {
     tensor_.reset(sum, terms_.workers);
   }
+  const std::uint64_t allowance = tensor_.blocks() * sum.tolerance.ppm / 1'000'000;
+  absent_ = {tensor_.blocks(), std::min<std::uint64_t>(allowance, 0xffff), 0, 0};
   operation_ = operation;
   started_ = true;
   deadline_ns_ = deadline_ns;
@@ -117,6 +121,29 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < tensor_.blocks(); ++slot)
     send_chosen(slot, now_ns);
   if (open_ == 0) next_ns_ = kNeverTime;
+}
+
+void AggregationWorker::check_tolerance(const Sum& sum, std::uint32_t operation) const {
+  const Tolerance& t = sum.tolerance;
+  if (t.ppm > Tolerance::kMostPpm)
+    refuse("sum {} of job {}: {} millionths that may be missing: expected at most {}", operation, terms_.job,
+           t.ppm, Tolerance::kMostPpm);
+  if (t.ppm == 0 && t.residual == nullptr) return;
+  const bool by_keys = sum.format == wire::AggregationFormat::pairs;
+  if (sum.sparse || by_keys || sum.format == wire::AggregationFormat::scaled)
+    refuse("sum {} of job {}: nothing may be missing of {}: all workers agree on what comes next", operation,
+           terms_.job,
+           by_keys      ? "sums by key"
+           : sum.sparse ? "sparse sums"
+                        : "sums of a common scale");
+  if (t.rescale && sum.format == wire::AggregationFormat::i32)
+    refuse("sum {} of job {}: integers are not rescaled", operation, terms_.job);
+}
+
+bool AggregationWorker::is_missing(const AggregationEntry& entry, std::span<const std::byte> data) const {
+  for (std::size_t i = 0; i < entry.absent; ++i)
+    if (wire::absent_at(data, i) == terms_.worker) return true;
+  return false;
 }
 
 // Our next block behind the column's.
@@ -154,6 +181,7 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     column.number = number;
     AggregationEntry entry{column.block, kNeverNext, wire::kZeroExponent, 0, c, column.version};
     fill(column, index(slot, c), entry);
+    entry.absent = static_cast<std::uint16_t>(absent_.allowance);
     std::byte* const data = writer.add(entry);
     if (entry.data && by_pairs())
       pairs_.write(index(slot, c), data);
@@ -264,6 +292,7 @@ const AggregationWorker::Column* AggregationWorker::matching(std::size_t slot,
 bool AggregationWorker::sound(const Column& column, const AggregationEntry& entry,
                               std::span<const std::byte> data) const {
   if (entry.next > column.own_next) return false;  // it would pass over what we have
+  if (entry.absent > 0 && (absent_.allowance == 0 || entry.absent >= terms_.workers)) return false;
   const auto own = static_cast<std::uint64_t>(&column - columns_.data());
   if (by_pairs()) {
     const std::uint64_t keys = pairs_.keys(own);
@@ -291,6 +320,11 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
             "the switch's result for block {} has {} elements and goes on with block {}, which cannot be: "
             "the workers do not sum the same tensor",
             entry.block, entry.count, entry.next));
+  absent_.all += entry.absent;
+  if (is_missing(entry, data) && ++absent_.own > absent_.allowance)
+    return fail(ErrorCode::corrupted,
+                fmt::format("the switch has left out {} of {} blocks of worker {}, and {} may be",
+                            absent_.own, absent_.blocks, terms_.worker, absent_.allowance));
   ++counters_.results;
   if (!column.first) measure(column, now_ns - column.sent_ns);
   if (quiets_ > 0) forget_silence(now_ns);
@@ -335,7 +369,11 @@ void AggregationWorker::finish_blocks(Column& column, std::size_t index, const A
   if (by_pairs()) return pairs_.accept(index, column.block, entry.next, data);
   std::uint64_t block = index;
   if (column.block != kNoBlock) {
+    const bool missing = is_missing(entry, data);
+    if (missing) ++counters_.absences;
+    tensor_.remember(column.block, missing);
     tensor_.accept(column.block, column.exponent, data);
+    if (entry.absent > 0 && tensor_.sum().tolerance.rescale) tensor_.rescale(column.block, entry.absent);
     block = column.block + step();
   }
   const std::uint64_t end = std::min(entry.next, tensor_.blocks());

@@ -29,6 +29,10 @@
 // ended for a part of a round or one has taken much longer than others do; then less and less often. At the
 // deadline the operation fails, and the text names the workers that are missing.
 //
+// Where a part may be missing (Sum::tolerance) the switch may end rounds without some workers. The result
+// names them, and is the same for all; who finds itself among them keeps its block, and the switch to its
+// word.
+//
 // Pure: no socket, no clock, no thread. No allocation once an operation of the same size has been run.
 #pragma once
 
@@ -78,6 +82,7 @@ struct WorkerCounters {
   std::uint64_t named = 0;      // and as it named their datagrams
   std::uint64_t held_back = 0;  // datagrams that the switch was too busy for
   std::uint64_t malformed = 0;
+  std::uint64_t absences = 0;  // blocks of ours that are missing in their sums
   bool operator==(const WorkerCounters&) const = default;
   WorkerCounters& operator+=(const WorkerCounters& other);
 };
@@ -104,6 +109,16 @@ class AggregationWorker {
   const std::optional<SumFailure>& failure() const { return failure_; }
   const WorkerCounters& counters() const { return counters_; }
   const WorkerTerms& terms() const { return terms_; }
+  // Of the operation that has run last: blocks of each worker, those that may be missing of each, those that
+  // are of this one, and of all together.
+  struct Missing {
+    std::uint64_t blocks = 0;
+    std::uint64_t allowance = 0;
+    std::uint64_t own = 0;
+    std::uint64_t all = 0;
+    bool operator==(const Missing&) const = default;
+  };
+  const Missing& missing() const { return absent_; }
 
  private:
   struct Column {
@@ -130,6 +145,8 @@ class AggregationWorker {
   void look_ahead(Column& column, std::size_t index);
   void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
               std::int64_t now_ns);
+  void check_tolerance(const Sum& sum, std::uint32_t operation) const;
+  bool is_missing(const wire::AggregationEntry& entry, std::span<const std::byte> data) const;
   void finish_blocks(Column& column, std::size_t index, const wire::AggregationEntry& entry,
                      std::span<const std::byte> data);
   void fill(Column& column, std::size_t index, wire::AggregationEntry& entry);
@@ -171,6 +188,7 @@ class AggregationWorker {
   std::vector<std::uint16_t> missing_;  // as the switch has said last
   bool heard_ = false;                  // anything of this operation, from the switch
   bool above_ = false;                  // the switch waits for the one above it
+  Missing absent_;
   WorkerCounters counters_;
 };
 

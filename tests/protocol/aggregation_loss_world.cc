@@ -1,0 +1,307 @@
+#include "protocol/aggregation_loss_world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <span>
+
+namespace talweg::protocol {
+
+namespace {
+
+using wire::AggregationEntry;
+using wire::AggregationType;
+constexpr std::int64_t kNoTime = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostNs = 100'000'000'000;
+
+}  // namespace
+
+struct AggregationLossWorld::Member : DatagramSink {
+  Member(AggregationLossWorld& w, std::uint16_t n, const WorkerTerms& terms)
+      : world(w), number(n), worker(terms, *this) {}
+  void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
+    std::vector<std::byte> bytes(payload.begin(), payload.end());
+    world.trace(fmt::format("{}>", number), bytes);
+    world.carry(number, [this, header, bytes] {
+      world.perform(world.box_.on(header, bytes, {number, 1}, world.now_ns_));
+      world.arm_box();
+    });
+  }
+  AggregationLossWorld& world;
+  const std::uint16_t number;
+  AggregationWorker worker;
+  std::vector<float> in, out, residual, before;
+  std::uint32_t operation = 0;
+  bool running = false;
+  std::int64_t armed_ns = kNoTime;
+  std::int64_t stopped_until_ns = 0;
+};
+
+AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
+  Random random(seed, 7);
+  AggregationLossOptions o;
+  o.seed = seed;
+  o.workers = static_cast<std::uint16_t>(1 + random.below(9));
+  o.slots = static_cast<std::uint16_t>(1 + random.below(8));
+  o.columns = static_cast<std::uint8_t>(1 + random.below(3));
+  o.count = 1 + random.below(400);
+  o.operations = static_cast<std::uint32_t>(2 + random.below(4));
+  constexpr std::uint32_t kBounds[] = {0, 10'000, 50'000, 200'000, 500'000};
+  o.ppm = kBounds[random.below(5)];
+  o.ordered = random.below(3) == 0;
+  o.in_place = random.below(2) == 0;
+  constexpr std::int64_t kLingers[] = {1'000, 60'000, 500'000, 0};
+  o.linger_ns = kLingers[random.below(4)];
+  if (o.linger_ns == 0) o.operations += LingerTime::kWarmUp;
+  constexpr double kLosses[] = {0, 0.01, 0.1, 0.3};
+  o.loss = kLosses[random.below(4)];
+  o.burst = random.below(2) == 0 ? 0 : 0.02;
+  o.repeat = random.below(2) == 0 ? 0 : 0.1;
+  constexpr std::int64_t kJitters[] = {0, 5'000, 200'000};
+  o.jitter_ns = kJitters[random.below(3)];
+  o.stop_ns = random.below(3) == 0 ? 2'000'000 : 0;
+  return o;
+}
+
+AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options)
+    : options_(options), random_(options.seed), box_({64 << 20, 8, 1e11}) {
+  JobTerms terms;
+  terms.job = terms.epoch = 1;
+  terms.self = 900;
+  terms.workers = options.workers;
+  terms.slots = options.slots;
+  terms.columns = options.columns;
+  terms.block = options.block;
+  terms.ordered = options.ordered;
+  terms.tolerant = options.tolerant;
+  terms.linger_ns = options.tolerant ? options.linger_ns : 0;
+  terms.bytes_per_second = 1e10;
+  terms.burst_bytes = 1e10;
+  if (const auto refused = box_.open(terms)) problem(refused->text);
+  bursts_.assign(std::size_t{2} * options.workers, 0);
+  for (std::uint16_t w = 0; w < options.workers; ++w) {
+    const WorkerTerms own{1,
+                          1,
+                          w,
+                          options.workers,
+                          0,
+                          options.slots,
+                          options.columns,
+                          options.block,
+                          {2'000'000, 200'000, 20'000'000}};
+    members_.push_back(std::make_unique<Member>(*this, w, own));
+    members_.back()->residual.assign(options.count, 0);
+  }
+  box_armed_ns_ = kNoTime;
+}
+
+AggregationLossWorld::~AggregationLossWorld() = default;
+
+float AggregationLossWorld::value(std::size_t worker, std::uint32_t operation, std::size_t i) const {
+  return static_cast<float>(Random(options_.seed + worker * 1000 + operation, i).below(200)) - 100;
+}
+
+void AggregationLossWorld::start(Member& member) {
+  if (member.operation == options_.operations) return;
+  ++member.operation;
+  member.in.resize(options_.count);
+  for (std::size_t i = 0; i < options_.count; ++i) member.in[i] = value(member.number, member.operation, i);
+  member.out.assign(options_.count, -12345);
+  if (options_.in_place) member.out = member.in;
+  member.before = member.residual;
+  member.running = true;
+  Sum sum;
+  sum.in = reinterpret_cast<const std::byte*>(options_.in_place ? member.out.data() : member.in.data());
+  sum.out = reinterpret_cast<std::byte*>(member.out.data());
+  sum.count = options_.count;
+  sum.format = options_.format;
+  sum.block = options_.block;
+  sum.tolerance.ppm = options_.ppm;
+  if (options_.residual) sum.tolerance.residual = reinterpret_cast<std::byte*>(member.residual.data());
+  member.worker.start(sum, member.operation, now_ns_ + kMostNs, now_ns_);
+  if (options_.stop_ns > 0 && member.number == 0)
+    after(100'000, [this, &member] { member.stopped_until_ns = now_ns_ + options_.stop_ns; });
+  look(member);
+}
+
+void AggregationLossWorld::look(Member& member) {
+  if (const auto& failure = member.worker.failure()) {
+    problem(fmt::format("worker {}: {}", member.number, failure->text));
+    return;
+  }
+  if (member.running && member.worker.done()) {
+    member.running = false;
+    check(member);
+    after(static_cast<std::int64_t>(random_.below(30'000)), [this, &member] { start(member); });
+  }
+  arm(member);
+}
+
+void AggregationLossWorld::arm(Member& member) {
+  const std::int64_t next = member.worker.next_time_ns();
+  if (next == kNoTime || next >= member.armed_ns) return;
+  member.armed_ns = next;
+  after(std::max<std::int64_t>(0, next - now_ns_), [this, &member, next] {
+    if (member.armed_ns != next) return;
+    member.armed_ns = kNoTime;
+    if (now_ns_ < member.stopped_until_ns)
+      return after(member.stopped_until_ns - now_ns_, [this, &member] { arm(member); });
+    member.worker.on_time(now_ns_);
+    look(member);
+  });
+}
+
+void AggregationLossWorld::arm_box() {
+  const std::int64_t next = box_.next_time_ns();
+  if (next == kNoTime || next >= box_armed_ns_) return;
+  box_armed_ns_ = next;
+  after(std::max<std::int64_t>(0, next - now_ns_), [this, next] {
+    if (box_armed_ns_ == next) on_box_time();
+  });
+}
+
+void AggregationLossWorld::on_box_time() {
+  box_armed_ns_ = kNoTime;
+  while (box_.next_time_ns() <= now_ns_) perform(box_.on_time(now_ns_));
+  arm_box();
+}
+
+void AggregationLossWorld::perform(std::span<const SwitchAction> actions) {
+  for (const SwitchAction& action : actions) {
+    const std::vector<std::byte> bytes(action.payload.begin(), action.payload.end());
+    record(action.header, bytes);
+    for (const Peer& peer : action.peers) {
+      trace(fmt::format(">{}", peer.host), bytes);
+      Member& member = *members_.at(peer.host);
+      carry(options_.workers + member.number, [this, &member, header = action.header, bytes] {
+        const std::int64_t wait = member.stopped_until_ns - now_ns_;
+        const auto take = [this, &member, header, bytes] {
+          if (!member.running) return;
+          member.worker.on(header, bytes, now_ns_);
+          look(member);
+        };
+        if (wait > 0)
+          after(wait, take);
+        else
+          take();
+      });
+    }
+  }
+}
+
+// What the switch says of a round is the same each time.
+void AggregationLossWorld::record(const wire::DatagramHeader& header, std::span<const std::byte> payload) {
+  if (header.type != static_cast<std::uint8_t>(AggregationType::result)) return;
+  wire::AggregationMessage message;
+  if (const char* why = wire::decode(header, payload, message)) return problem(why);
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+    std::vector<std::uint16_t> names;
+    for (std::size_t i = 0; i < entry.absent; ++i) names.push_back(wire::absent_at(data, i));
+    const auto [known, is_new] = absent_.try_emplace({header.own32, entry.block}, names);
+    if (!is_new && known->second != names)
+      problem(fmt::format("block {} of sum {} has lost other workers when it is said again", entry.block,
+                          header.own32));
+  });
+}
+
+// Of an operation, on one worker.
+void AggregationLossWorld::check(Member& member) {
+  const std::uint32_t operation = member.operation;
+  if (outputs_.size() < operation) outputs_.push_back(member.out);
+  if (std::memcmp(outputs_[operation - 1].data(), member.out.data(), options_.count * sizeof(float)) != 0)
+    problem(fmt::format("worker {} has other bits of sum {}", member.number, operation));
+  std::uint64_t own = 0, all = 0;
+  for (std::uint64_t b = 0; b < blocks(); ++b) {
+    const std::vector<std::uint16_t>& names = absent_[{operation, b}];
+    const bool missing = std::ranges::find(names, member.number) != names.end();
+    own += missing ? 1 : 0;
+    all += names.size();
+    const std::size_t end = std::min<std::size_t>(options_.count, (b + 1) * options_.block);
+    for (std::size_t i = b * options_.block; i < end && options_.residual; ++i) {
+      const float kept = missing ? member.in[i] + member.before[i] : 0;
+      if (member.residual[i] != kept)
+        return problem(fmt::format("worker {} keeps {} of element {} of sum {} and not {}", member.number,
+                                   member.residual[i], i, operation, kept));
+    }
+  }
+  if (own > blocks() * options_.ppm / 1'000'000)
+    problem(fmt::format("{} of {} blocks of worker {} are missing in sum {}", own, blocks(), member.number,
+                        operation));
+  const AggregationWorker::Missing& said = member.worker.missing();
+  if (said.own != own || said.all != all)
+    problem(fmt::format("worker {} says {} and {} blocks are missing, and not {} and {}", member.number,
+                        said.own, said.all, own, all));
+}
+
+// Of all operations: what has come out and what is left are what went in.
+void AggregationLossWorld::check_all() {
+  for (std::size_t i = 0; i < options_.count; ++i) {
+    double in = 0, out = 0;
+    for (const auto& member : members_) {
+      for (std::uint32_t op = 1; op <= options_.operations; ++op) in += value(member->number, op, i);
+      if (options_.residual) out += member->residual[i];
+    }
+    for (const auto& output : outputs_) out += output[i];
+    if (in != out && (options_.residual || options_.ppm == 0))
+      return problem(fmt::format("element {}: {} went in, and {} have come out or are left", i, in, out));
+  }
+}
+
+void AggregationLossWorld::trace(const std::string& way, const std::vector<std::byte>& payload) {
+  if (!options_.traced) return;
+  trace_.push_back(fmt::format("{} {}", now_ns_, way));
+  trace_.back().append(reinterpret_cast<const char*>(payload.data()), payload.size());
+}
+
+void AggregationLossWorld::carry(std::size_t way, std::function<void()> arrival) {
+  if (bursts_[way] == 0 && random_.uniform() < options_.burst)
+    bursts_[way] = 1 + random_.below(2 * options_.burst_length);
+  if (bursts_[way] > 0) {
+    --bursts_[way];
+    return;
+  }
+  if (random_.uniform() < options_.loss) return;
+  const auto delay = [&] {
+    return 10'000 +
+           (options_.jitter_ns > 0
+                ? static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(options_.jitter_ns)))
+                : 0);
+  };
+  if (random_.uniform() < options_.repeat)
+    after(delay() + static_cast<std::int64_t>(random_.below(3'000'000)), arrival);
+  after(delay(), std::move(arrival));
+}
+
+void AggregationLossWorld::after(std::int64_t delay_ns, std::function<void()> event) {
+  events_.emplace(std::pair(now_ns_ + delay_ns, made_++), std::move(event));
+}
+
+void AggregationLossWorld::run() {
+  for (const auto& member : members_)
+    after(static_cast<std::int64_t>(random_.below(100'000)), [this, m = member.get()] { start(*m); });
+  std::size_t events = 0;
+  while (!events_.empty() && problems_.empty() && events < 2'000'000) {
+    const auto next = events_.begin();
+    now_ns_ = next->first.first;
+    const std::function<void()> event = std::move(next->second);
+    events_.erase(next);
+    event();
+    ++events;
+  }
+  if (!problems_.empty()) return;
+  for (const auto& member : members_)
+    if (member->running || member->operation != options_.operations)
+      return problem(fmt::format("worker {} is at sum {} for ever", member->number, member->operation));
+  check_all();
+  const SwitchCounters& c = counters();
+  if (c.early + c.malformed + c.out_of_range + c.strangers + c.disagreements > 0)
+    problem("the switch was sent what no worker may send");
+}
+
+void AggregationLossWorld::problem(std::string text) {
+  problems_.push_back(fmt::format("seed {} at {} ns: {}", options_.seed, now_ns_, text));
+}
+
+}  // namespace talweg::protocol
