@@ -160,8 +160,8 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
 
 constexpr std::byte kSomething{0x3c};  // bytes of numbers of any type
 
-// All ranks have one place for the sum, and one vector: what is in them is nobody's concern, but where they
-// are sparse what is zero.
+// All ranks have one place for the sum, and one vector: what is in them is nobody's concern, but where zeros
+// do not travel what is zero.
 void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers& watchers,
                      SimulateResult& result) {
   const auto bytes = static_cast<std::int64_t>(vector_bytes(c));
@@ -180,7 +180,8 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   const sim::SharedOperands memory(count, count, static_cast<std::int64_t>(size_of(c.type)));
   std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks), {memory.in(), memory.out()});
   std::vector<std::vector<std::byte>> sparse;
-  for (int rank = 0; options.sparse.density < 1 && rank < c.ranks; ++rank) {
+  const bool looked_at = options.sparse.density < 1 || options.sparse.by_pairs();
+  for (int rank = 0; looked_at && rank < c.ranks; ++rank) {
     sparse.emplace_back(vector_bytes(c), kSomething);
     clear_what_is_not_held(options.sparse, rank, c.ranks, sums.job().terms.block * size_of(c.type),
                            size_of(c.type), sparse.back());

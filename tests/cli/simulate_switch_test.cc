@@ -100,6 +100,7 @@ TEST(SimulateSwitch, TakesAsLongAsWhatTravelsOfSparseVectors) {
   EXPECT_NEAR(as("dense") / dense, 1, 0.01);
   EXPECT_NEAR(blocks / dense, 1, 0.02);
   EXPECT_NEAR(pairs / dense, 1.5 * (1 - 0.95 * 0.95 * 0.95 * 0.95), 0.05);
+  EXPECT_NEAR(took({"--sparse-as", "pairs"}) / dense, 1.5, 0.05) << "nothing is zero";
   EXPECT_LT(took({"--sparse-density", "0.05"}), 0.3 * dense) << "whole blocks that are zero";
   EXPECT_THAT(simulate({"--sparse-as", "pairs", "-d", "half"}).err,
               HasSubstr("--sparse-as pairs: pairs are of float, not of f16"));
