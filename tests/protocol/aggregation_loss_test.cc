@@ -150,6 +150,9 @@ TEST(AggregationLoss, AnOperationsFirstRoundWaitsForAWorkerUntilSomethingBehindI
   LossySwitch s(tolerant(2));
   s.part(0, 0);
   EXPECT_THAT(s.wait(10 * kLinger), IsEmpty()) << "it has not begun";
+  s.hand(s.header(1, 1), OneSwitch::payload({{1, 5, {2}, 1, false, wire::kZeroExponent, 5}}));
+  s.part(0, 0);
+  EXPECT_THAT(s.wait(10 * kLinger), IsEmpty()) << "another column of this slot is not behind it";
   s.part(0, 2, 5, 1, 2);
   s.part(1, 2, 5, 1, 2);
   s.part(0, 1, 5, 1, 1);
@@ -218,6 +221,41 @@ TEST(AggregationLoss, AJobThatIsNotTolerantRefusesBounds) {
   EXPECT_THAT(s.part(0, 0, 0), IsEmpty());
 }
 
+TEST(AggregationLoss, SumsByKeyHaveNoBounds) {
+  LossySwitch s(tolerant(2));
+  const auto by_key = [&](std::uint16_t allowance) {
+    return s.hand(s.header(0, 1), OneSwitch::payload({{0, 1, {}, 0, false, wire::kZeroExponent, allowance}},
+                                                     AggregationFormat::pairs));
+  };
+  EXPECT_EQ(by_key(5).at(0).refusal.reason, wire::AggregationReason::disagreement);
+  EXPECT_THAT(by_key(0), IsEmpty());
+}
+
+TEST(AggregationLoss, ARoundBeginsOnceTheOneBeforeItHasEndedAndInAnotherVersion) {
+  LossySwitch s(tolerant(2));
+  s.part(0, 0);
+  EXPECT_THAT(s.part(0, 1), IsEmpty());
+  EXPECT_EQ(s.counters().early, 1U) << "the round before it fills";
+  EXPECT_THAT(s.part(1, 0), SizeIs(1));
+  EXPECT_THAT(s.part(0, 2), IsEmpty());
+  EXPECT_EQ(s.counters().early, 2U) << "the same version as the last one's";
+  s.part(0, 1);
+  EXPECT_THAT(s.part(1, 1).at(0).values<std::int32_t>(), ElementsAre(1 + 2));
+}
+
+TEST(AggregationLoss, TheLastThreeResultsAreSaidAgainByTheirNumbers) {
+  LossySwitch s(tolerant(2));
+  std::vector<std::uint16_t> numbers;
+  for (std::uint64_t block = 0; block < 5; ++block) numbers.push_back(s.all_but(9, 2, block).at(0).number);
+  for (std::size_t block = 0; block < 5; ++block) {
+    const auto said = s.miss(1, {numbers[block]});
+    ASSERT_THAT(said, SizeIs(block < 2 ? 0 : 1)) << block;
+    if (block >= 2) {
+      EXPECT_EQ(said[0].entries.at(0).block, block);
+    }
+  }
+}
+
 TEST(AggregationLoss, HowLongRoundsLingerIsLearntInOperationsThatLoseNothing) {
   LossySwitch s(tolerant(2, 0));
   const auto operation = [&](std::uint32_t number) {
@@ -239,6 +277,24 @@ TEST(AggregationLoss, HowLongRoundsLingerIsLearntInOperationsThatLoseNothing) {
   EXPECT_THAT(s.wait(700'000), SizeIs(1));
 }
 
+// A worker begins each operation 50 ms after the other, and one round of the last waits for what was lost.
+TEST(AggregationLoss, HowLongAStartOrALossTakesIsNotHowLongRoundsLinger) {
+  LossySwitch s(tolerant(2, 0));
+  for (std::uint32_t number = 1; number <= LingerTime::kWarmUp; ++number)
+    for (std::uint64_t block = 0; block < 4; ++block) {
+      s.part(0, block, 5, number);
+      const bool lost = number == LingerTime::kWarmUp && block == 1;
+      s.now_ns += block == 0 ? 50'000'000 : lost ? 100'000'000 : 300'000;
+      s.part(1, block, 5, number);
+    }
+  for (std::uint64_t block = 0; block < 2; ++block) {
+    s.part(0, block, 5, 21);
+    if (block == 0) s.part(1, block, 5, 21);
+  }
+  EXPECT_GT(s.box.next_time_ns(), s.now_ns + 300'000);
+  EXPECT_LE(s.box.next_time_ns(), s.now_ns + 2'000'000);
+}
+
 TEST(AggregationLoss, SumsOfTwoLevelsLoseNothing) {
   JobTerms terms = tolerant(2);
   terms.above = SwitchAbove{};
@@ -250,6 +306,11 @@ TEST(AggregationLoss, MemoryOfATolerantJobIsWhatItSays) {
   EXPECT_THAT(explain(memory_of(tolerant(4))), HasSubstr(" tolerance + "));
   EXPECT_EQ(memory_of(tolerant(4)).cells * 2, memory_of(terms_of(4)).cells * 3);
   EXPECT_EQ(memory_of(terms_of(4)).tolerance, 0U);
+  JobTerms large = tolerant(4);
+  large.block = 256;
+  const std::size_t with_names = packet_bytes(large);
+  large.tolerant = false;
+  EXPECT_EQ(with_names, packet_bytes(large) + large.columns * wire::kMaxAbsent * 2);
 }
 
 struct Unheard : DatagramSink {
@@ -292,15 +353,14 @@ TEST(AggregationLoss, AWorkerRefusesBoundsOfWhatAllAgreeOn) {
 
 // Results by hand for a worker of 20 blocks, of which one may be missing.
 struct LossyWorker {
-  explicit LossyWorker(bool rescale = false, AggregationFormat format = AggregationFormat::f32)
+  explicit LossyWorker(bool rescale = false, std::uint32_t ppm = 50'000)
       : worker({1, 1, 0, 4, 0, 20, 1, 1, {}}, sink) {
     Sum sum;
     sum.in = reinterpret_cast<const std::byte*>(in.data());
     sum.out = reinterpret_cast<std::byte*>(out.data());
     sum.count = 20;
     sum.block = 1;
-    sum.format = format;
-    sum.tolerance = {50'000, reinterpret_cast<std::byte*>(residual.data()), rescale};
+    sum.tolerance = {ppm, reinterpret_cast<std::byte*>(residual.data()), rescale};
     worker.start(sum, 1, 1000, 0);
   }
   void result(std::uint16_t block, float value, const std::vector<std::uint16_t>& absent) {
@@ -363,6 +423,9 @@ TEST(AggregationLoss, ASwitchThatLeavesOutMoreThanMayBeIsFoundOut) {
   LossyWorker nobody;
   nobody.result(0, 9, {0, 1, 2, 3});
   EXPECT_EQ(nobody.worker.failure().value_or(SumFailure{}).code, ErrorCode::corrupted);
+  LossyWorker exact(false, 0);
+  exact.result(0, 9, {1});
+  EXPECT_EQ(exact.worker.failure().value_or(SumFailure{}).code, ErrorCode::corrupted) << "of another worker";
 }
 
 std::uint64_t absences_of_seeds(std::uint64_t first, std::uint64_t seeds) {

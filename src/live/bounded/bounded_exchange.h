@@ -3,7 +3,7 @@
 // protocol/bounded/exchange.h says.
 //
 //   BoundedExchange exchange(std::move(socket), self, peers, options);
-//   exchange.begin(t, data, {}, deadline_ns, now_ns());
+//   exchange.begin(t, data, {}, told, deadline_ns, now_ns());
 //   while (!(exchange.received() && exchange.settled())) {
 //     exchange.step(now_ns());
 //     if (exchange.failure()) ...                            // of no use any more
