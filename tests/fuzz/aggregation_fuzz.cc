@@ -122,5 +122,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto* const in_place = reinterpret_cast<std::byte*>(keyed.data());
   by_key.start({in_place, in_place, keyed.size(), wire::AggregationFormat::pairs, 8, false}, 1, 1000, 0);
   for (int i = 0; i < 3; ++i) by_key.on(header, payload, i);
+
+  // Results that name workers which are missing, of blocks whose half may be.
+  std::vector<float> residual(128), lossy(residual.size(), 1.0F);
+  protocol::AggregationWorker may_lose({1, 1, 0, 2, 0, 1, 4, 8, {}}, sink);
+  auto* const sums = reinterpret_cast<std::byte*>(lossy.data());
+  protocol::Sum sum{sums, sums, lossy.size(), wire::AggregationFormat::f32, 8};
+  sum.tolerance = {500'000, reinterpret_cast<std::byte*>(residual.data()), true};
+  may_lose.start(sum, 1, 1000, 0);
+  for (int i = 0; i < 3; ++i) may_lose.on(header, payload, i);
   return 0;
 }
