@@ -119,14 +119,13 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   if (datagrams)
     note(those_given(request, {"window", "most-window", "ack-every", "least-rto", "pacing"}),
          "datagrams have windows of their own");
-  const bool switched = calls && std::ranges::find(o.algorithms, kBySwitch) != o.algorithms.end();
-  if (!switched)
+  const bool by_switch = calls && std::ranges::find(o.algorithms, kBySwitch) != o.algorithms.end();
+  if (!by_switch)
     note(those_given(request, {"sparse-density", "sparse-run", "sparse-as", "overlap"}),
          "only --algo switch sums what is sparse");
   else if (o.sparse.density >= 1)
     note(those_given(request, {"sparse-run", "overlap"}), "with --sparse-density 1 nothing is zero");
   const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
-  const bool by_switch = calls && std::ranges::find(o.algorithms, kBySwitch) != o.algorithms.end();
   if (!bounded && !by_switch)
     note(those_given(request, {"may-lose"}), "only --algo bounded and switch lose a part");
   if (!bounded)

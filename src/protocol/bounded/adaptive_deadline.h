@@ -11,8 +11,8 @@
 // smaller while there are hardly any.
 //
 // A transfer takes as long as the median of those ranks that received any of it says, and has lost the mean
-// of what these have. So all ranks that hear the same come to the same, and neither one that is always slow
-// nor one that measures nonsense decides for the others.
+// of what these have. So all ranks that hear the same come to the same, and one that is always slow, or
+// whose times make no sense, does not decide for the others.
 #pragma once
 
 #include <algorithm>
