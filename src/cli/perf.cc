@@ -42,6 +42,7 @@ Examples:
   talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01     # sums of which 1 % may be lost (BoundedSums)
   talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01 --servers 0     # rank 0 as a parameter server
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --sparse-density 0.1    # sums of a switch
+  talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --may-lose 0.01  # of which 1 % may be late
 
 Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
 Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. Sizes are rounded
@@ -138,17 +139,18 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   printer.line(header_text(options, setup));
 
   std::shared_ptr<BoundedSums> sums;
-  if (options.may_lose)
+  if (options.may_lose && !client)
     sums = BoundedSums::make(*group, {.p = *options.may_lose,
                                       .p_sender = options.may_lose_sender,
                                       .p_call = options.may_lose_call,
                                       .servers = options.servers});
   std::optional<PerfBuffers> buffers;
   if (!client) buffers.emplace(options, ranks);
-  LostBytes lost;  // of one line
+  LostBytes lost;  // of one line, as these
+  MissingBlocks missing;
   const auto side = [&](const PerfCase& c, bool in_place) {
     if (sums) return measure_bounded(*group, *sums, c, options, *buffers, in_place, lost);
-    return client ? measure_switch(*group, *client, c, options, how, in_place)
+    return client ? measure_switch(*group, *client, c, options, how, in_place, missing)
                   : measure(*group, c, options, *buffers, in_place);
   };
   const auto plan = [&](const PerfCase& c) -> std::string {
@@ -164,10 +166,11 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
     for (const PerfCase& c : cases) {
       PerfRow row{c, {}, {}, {}, {}};
       lost = {};
+      missing = {};
       row.out_of_place = side(c, false);
       if (has_in_place(c.op)) row.in_place = side(c, true);
       row.plan = plan(c);  // not before: a switch is joined, and large plans are made, while calls go on
-      if (sums) row.lost = lost.part();
+      if (options.may_lose) row.lost = client ? missing.part() : lost.part();
       if (options.timestamps) row.timestamp = now_text();
       printer.line(row_text(options, row));
       rows.push_back(std::move(row));

@@ -107,8 +107,9 @@ void PerfFlags::add_to(CLI::App& app) {
                  "write results as JSON to this file; - for standard output");
   add_wide(app, raw->wide);
   app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
-  app.add_option("--may-lose", raw->may_lose,
-                 "all_reduces of which so large a part of each rank's data may be lost (BoundedSums)")
+  app.add_option(
+         "--may-lose", raw->may_lose,
+         "all_reduces of which so large a part of each rank's data may be lost (BoundedSums, --switch)")
       ->check(real_number(0, 0.5));
   app.add_option("--may-lose-sender", raw->may_lose_sender,
                  "the same on average over calls, less than --may-lose (default: no less)");
@@ -157,8 +158,6 @@ study::SwitchPerfOptions PerfFlags::switched() const {
         "--switch-job, --sparse-density, --sparse-run, --sparse-as, --overlap and --exact are about sums of "
         "a "
         "switch: which --switch?");
-  if (!how.address.empty() && !raw.may_lose.empty())
-    refuse("--may-lose: the sums of --switch lose nothing: expected only one of them");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
 }

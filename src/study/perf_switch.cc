@@ -12,6 +12,7 @@
 #include "base/host_port.h"
 #include "kernel/reduce.h"
 #include "live/join/job_key.h"
+#include "protocol/aggregation/tolerance.h"
 #include "study/perf_check.h"
 #include "study/perf_times.h"
 
@@ -36,11 +37,26 @@ wire::AggregationFormat format_of(DataType type, const SwitchPerfOptions& how) {
 // The vectors of one rank, and what they are to come to.
 class SwitchVectors {
  public:
-  SwitchVectors(const PerfCase& c, const SwitchPerfOptions& how, std::uint16_t block)
-      : c_(c), how_(how), block_(block), in_(vector_bytes(c)), out_(vector_bytes(c)) {}
+  SwitchVectors(const PerfCase& c, const SwitchPerfOptions& how, std::uint16_t block, bool may_lose)
+      : c_(c),
+        how_(how),
+        block_(block),
+        in_(vector_bytes(c)),
+        out_(vector_bytes(c)),
+        residual_(may_lose ? vector_bytes(c) : 0) {}
 
   std::byte* in() { return in_.data(); }
   std::byte* out() { return out_.data(); }
+  std::byte* residual() { return residual_.empty() ? nullptr : residual_.data(); }
+  // Of all ranks.
+  std::vector<std::byte> residuals(Group& group) const {
+    std::vector<std::byte> all(residual_.size());
+    if (!all.empty()) group.all_reduce(residual_.data(), all.data(), c_.count, c_.type, ReduceOp::sum);
+    return all;
+  }
+  void add(std::byte* to, const std::vector<std::byte>& more) const {
+    if (!more.empty()) kernel::reduce_function(c_.type, ReduceOp::sum)(to, to, more.data(), c_.count);
+  }
   std::size_t bytes() const { return in_.size(); }
 
   std::vector<std::byte> input_of(int rank, std::uint64_t seed) const {
@@ -68,10 +84,14 @@ class SwitchVectors {
   const PerfCase& c_;
   const SwitchPerfOptions& how_;
   std::size_t block_;
-  std::vector<std::byte> in_, out_;
+  std::vector<std::byte> in_, out_, residual_;
 };
 
 }  // namespace
+
+LostPart MissingBlocks::part() const {
+  return {all > 0 ? static_cast<double>(missing) / static_cast<double>(all) : 0, 0, true};
+}
 
 void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, int ranks) {
   if (perf.op != Collective::all_reduce) refuse("--switch: a switch does all_reduce, not {}", name(perf.op));
@@ -82,11 +102,18 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
       refuse("--switch: a switch sums float, half, bfloat16 and int32, not {}", name(type));
     if (how.exact && type != DataType::f32)
       refuse("--exact is for -d float: int32 is exact, {} is not", name(type));
+    if (perf.may_lose && type != DataType::f32)
+      refuse("--may-lose: with --switch a part may be missing of float, not of {}", table_name(type));
   }
   if (perf.aggregate != 1) refuse("--switch: -m must be 1: a worker has one sum at a time");
   if (perf.blocking == Blocking::enqueue)
     refuse("--switch: -z must not be 0: a worker has one sum at a time");
   if (perf.misaligned) refuse("--switch: -u has no meaning for it");
+  if (perf.may_lose && (how.exact || how.sparse.by_blocks() || how.sparse.by_pairs()))
+    refuse("--may-lose: nothing may be missing of {}: all workers agree on what comes next",
+           how.exact ? "sums of --exact" : "sparse sums");
+  if (perf.may_lose && (perf.may_lose_sender || perf.may_lose_call || !perf.servers.empty()))
+    refuse("--may-lose-sender, --may-lose-call and --servers are of the ranks' own sums, without --switch");
   check_sparse(how.sparse, perf.types, ranks);
   if (how.exact && how.sparse.by_pairs())
     refuse("--exact: pairs are summed as they come, and not exactly: expected --sparse-as blocks");
@@ -108,6 +135,7 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, co
   live::sit_down(options, static_cast<std::size_t>(group.rank()), all);
   options.join_deadline_ns =
       live::now_ns() + (perf.timeout.count() > 0 ? perf.timeout.count() * live::kMillisecondNs : kJoinNs);
+  options.tolerant = perf.may_lose.value_or(0) > 0;
   options.key_from = "--switch-key-file";
   if (!how.key_file.empty())
     options.key = wire::secret_from_text(live::read_job_key("--switch-key-file", how.key_file).text);
@@ -122,24 +150,36 @@ std::string describe(const wire::SwitchOpened& terms, int racks) {
 }
 
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
-                      const SwitchPerfOptions& how, bool in_place) {
-  SwitchVectors vectors(c, how, client.terms().block);
+                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing) {
+  const double may_lose = options.may_lose.value_or(0);
+  SwitchVectors vectors(c, how, client.terms().block, may_lose > 0);
   const std::int64_t test_ns =
       options.timeout.count() > 0 ? live::now_ns() + options.timeout.count() * live::kMillisecondNs : 0;
-  const live::SwitchVector call{vectors.in(),           in_place ? vectors.in() : vectors.out(),
-                                vectors.bytes(),        vectors.bytes(),
-                                format_of(c.type, how), how.sparse.by_blocks()};
+  live::SwitchVector call{vectors.in(),           in_place ? vectors.in() : vectors.out(),
+                          vectors.bytes(),        vectors.bytes(),
+                          format_of(c.type, how), how.sparse.by_blocks()};
+  const protocol::Tolerance tolerance{static_cast<std::uint32_t>(may_lose * 1e6 + 1e-6), vectors.residual()};
+  std::uint64_t blocks[3] = {};  // of this rank, missing of these, and above what may be
   const auto run = [&] {
     client.all_reduce(call, test_ns != 0 ? test_ns : live::now_ns() + kUsualDeadlineNs);
+    const auto its = client.missing();
+    blocks[0] += its.blocks;
+    blocks[1] += its.own;
+    blocks[2] += its.own - std::min(its.own, its.blocks * call.tolerance.ppm / 1'000'000);
   };
   const auto fresh = vectors.input_of(group.rank(), 0);
   const auto refill = [&] { std::memcpy(vectors.in(), fresh.data(), fresh.size()); };
   refill();
-  for (int i = 0; i < options.warmup; ++i) {
+  // In place is the second side: the switch knows already how long it waits for who is late.
+  const int exact = options.may_lose && !in_place ? static_cast<int>(protocol::LingerTime::kWarmUp) : 0;
+  for (int i = 0; i < exact + options.warmup; ++i) {
+    if (i == exact) call.tolerance = tolerance;
     run();
     if (in_place) refill();
   }
+  call.tolerance = tolerance;
   group.barrier();
+  blocks[0] = blocks[1] = 0;
   // In place a sum is the next one's input, and other blocks of it would hold something: each is given its
   // vector again, in time that is not counted.
   std::vector<double> times;
@@ -157,6 +197,9 @@ Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& 
   }
   group.barrier();
   Timing timing = timing_of(group, options, std::move(times), total);
+  group.all_reduce(blocks, blocks, 2, DataType::u64, ReduceOp::sum);
+  missing.all += blocks[0];
+  missing.missing += blocks[1];
   if (options.check == 0) return timing;
   std::uint64_t wrong = 0;
   for (int i = 0; i < options.check; ++i) {
@@ -164,10 +207,14 @@ Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& 
     const auto input = vectors.input_of(group.rank(), seed);
     std::memset(vectors.out(), kPoisonByte, vectors.bytes());
     std::memcpy(vectors.in(), input.data(), input.size());
+    std::vector<std::byte> expected = vectors.sum(seed);
+    vectors.add(expected.data(), vectors.residuals(group));
     run();
-    wrong += vectors.count_wrong(call.out, vectors.sum(seed));
+    vectors.add(call.out, vectors.residuals(group));
+    wrong += vectors.count_wrong(call.out, expected);
     if (!in_place) wrong += vectors.count_wrong(vectors.in(), input);
   }
+  wrong += blocks[2] * client.terms().block;
   group.all_reduce(&wrong, &wrong, 1, DataType::u64, ReduceOp::sum);
   timing.wrong = wrong;
   return timing;

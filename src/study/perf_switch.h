@@ -22,8 +22,15 @@ struct SwitchPerfOptions {
   bool exact = false;  // float32 as integers of a common scale
 };
 
+// Blocks of all ranks in timed calls, of which a part may be missing.
+struct MissingBlocks {
+  std::uint64_t all = 0, missing = 0;
+  LostPart part() const;
+};
+
 // Throws Error{invalid_argument} that names the flag for what a switch does not do: it sums float, half,
-// bfloat16 and int32 in all-reduce; one call at a time.
+// bfloat16 and int32 in all-reduce; one call at a time. A part may be missing of float alone, dense and not
+// exact.
 void check_switch_perf(const SwitchPerfOptions& options, const PerfOptions& perf, int ranks);
 // To join the switch as this rank of its job: all ranks call it together, and those that name the same switch
 // are its workers. Throws Error{invalid_argument} that names the flag.
@@ -32,7 +39,10 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& options
 // "switch: 2 threads x 31 slots x 15 columns of 256 elements, checksum"; with how many racks there are.
 std::string describe(const wire::SwitchOpened& terms, int racks);
 // All ranks call it together; the group is for what they agree on, and carries nothing that is timed.
+// Where a part may be missing, the calls of the first side come after some that lose nothing; what is missing
+// goes out with the next call, and in those that are checked all ranks' residuals are added up: nothing may
+// be gone, and no rank may miss more than that. Adds to `missing`, the same on all ranks.
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
-                      const SwitchPerfOptions& how, bool in_place);
+                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing);
 
 }  // namespace talweg::study

@@ -19,6 +19,8 @@ Overloaded(Visitors...) -> Overloaded<Visitors...>;  // clang 14 does not find i
 
 constexpr std::uint64_t kMost16 = 0xffff;
 constexpr std::uint64_t kMost32 = 0xffffffff;
+// Of a SwitchJoin.
+constexpr std::uint64_t kOrdered = 1, kTolerant = 2;
 
 struct Decoder {
   ByteReader in;
@@ -33,7 +35,9 @@ struct Decoder {
     m.worker = u16();
     m.workers = u16();
     m.block = u16();
-    m.ordered = flag();
+    const std::uint64_t flags = in.number(kOrdered | kTolerant);
+    m.ordered = (flags & kOrdered) != 0;
+    m.tolerant = (flags & kTolerant) != 0;
     m.payload = u16();
     m.window = u32();
     m.rack = u16();
@@ -112,9 +116,11 @@ std::string encode(const SwitchMessage& message) {
   out.number(message.index());
   std::visit(Overloaded{[&](const SwitchJoin& m) {
                           out.text(m.job);
+                          const std::uint64_t flags =
+                              (m.ordered ? kOrdered : 0) | (m.tolerant ? kTolerant : 0);
                           for (const std::uint64_t n :
                                {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block},
-                                std::uint64_t{m.ordered}, std::uint64_t{m.payload}, std::uint64_t{m.window},
+                                flags, std::uint64_t{m.payload}, std::uint64_t{m.window},
                                 std::uint64_t{m.rack}, std::uint64_t{m.racks}, std::uint64_t{m.all},
                                 std::uint64_t{m.threads}, std::uint64_t{m.slots}})
                             out.number(n);

@@ -53,6 +53,10 @@ struct SwitchJoin {
   // Of a switch that joins the one above it: as many as it serves itself. 0: of a worker.
   std::uint16_t threads = 0;
   std::uint16_t slots = 0;  // of each thread
+  // Rounds may end without some of the workers, as far as these say (protocol/aggregation/tolerance.h). A bit
+  // beside `ordered`: other messages are what they were, and a switch that does not know it takes none that
+  // has it.
+  bool tolerant = false;
   bool is_rack() const { return threads != 0; }
   std::uint16_t in_all() const { return all == 0 ? workers : all; }
   bool operator==(const SwitchJoin&) const = default;

@@ -104,7 +104,12 @@ TEST(PerfMayLose, RefusesInOneLineWhatSuchSumsDoNotDo) {
   for (const char* words :
        {"broadcast --may-lose 0.1", "all_reduce --may-lose 0.1 -d int32", "all_reduce --may-lose 0.1 -o max",
         "all_reduce --may-lose 0.6", "all_reduce --may-lose -1", "all_reduce --may-lose 0.1 -m 2",
-        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1"}) {
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 --exact",
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 --sparse-density 0.5",
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 --sparse-as pairs",
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 -d half",
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 --may-lose-call 0.1",
+        "all_reduce --may-lose 0.1 --switch 127.0.0.1:1 --servers 0"}) {
     const Outcome outcome = shell("\"$TALWEG\" perf " + std::string(words));
     EXPECT_EQ(outcome.exit_code, 2) << words << outcome.err;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("--may-lose"), Not(HasSubstr("\n\n")))) << words;

@@ -197,6 +197,7 @@ void SwitchClient::join() {
                            options_.rack,
                            options_.racks,
                            options_.all_workers};
+  request.tolerant = options_.tolerant;
   line_->say(request);
   wire::SwitchWaiting waiting;
   for (bool open = line_->flush();;) {
@@ -213,7 +214,8 @@ void SwitchClient::join() {
       if (const auto* const who = std::get_if<wire::SwitchWaiting>(&*message)) waiting = *who;
     }
     if (!open || line_->broken())
-      throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection", where_);
+      throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection{}", where_,
+                  options_.tolerant ? ": does its version know sums of which a part may be missing?" : "");
     if (!wait_for_answer())
       throw_error(
           ErrorCode::timeout, "joining {}: {}", where_,
@@ -261,12 +263,6 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   if (v.out_bytes < v.in_bytes)
     refuse("{}: the buffer for the result is too small: it has {} bytes, the vector has {}", where_,
            v.out_bytes, v.in_bytes);
-  hear();
-  const wire::SwitchSum before = current_;
-  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format),
-              v.sparse || v.format == wire::AggregationFormat::pairs};
-  if (left_ && left_->sums < current_.sum) fail_for_left();
-  const std::int64_t now = now_ns();
   protocol::Sum sum{v.in,
                     v.out,
                     v.in_bytes / element,
@@ -274,7 +270,18 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
                     terms_.block,
                     v.sparse,
                     0,
-                    static_cast<std::uint16_t>(lanes_.size())};
+                    static_cast<std::uint16_t>(lanes_.size()),
+                    v.tolerance};
+  if (const std::string wrong = protocol::wrong_tolerance(sum); !wrong.empty())
+    refuse("{}: {}", where_, wrong);
+  if (v.tolerance.ppm > 0 && !options_.tolerant)
+    refuse("{}: a part of this sum may be missing, and that was not said when it was joined", where_);
+  hear();
+  const wire::SwitchSum before = current_;
+  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format),
+              v.sparse || v.format == wire::AggregationFormat::pairs};
+  if (left_ && left_->sums < current_.sum) fail_for_left();
+  const std::int64_t now = now_ns();
   running_ = true;
   announce_ns_ = now + kSlowNs;
   for (const auto& lane : lanes_) {
@@ -406,6 +413,18 @@ void SwitchClient::all_reduce(const SwitchVector& vector, std::int64_t deadline_
         throw;
       }
   }
+}
+
+protocol::AggregationWorker::Missing SwitchClient::missing() const {
+  protocol::AggregationWorker::Missing sum;
+  for (const auto& lane : lanes_) {
+    const auto& its = lane->worker.missing();
+    sum.blocks += its.blocks;
+    sum.allowance += its.allowance;
+    sum.own += its.own;
+    sum.all += its.all;
+  }
+  return sum;
 }
 
 protocol::WorkerCounters SwitchClient::counters() const {

@@ -42,6 +42,9 @@ struct SwitchClientOptions {
   std::uint16_t all_workers = 0;  // 0: `workers`
   std::uint16_t block = 0;        // elements, the same for all workers; 0: as the switch finds best
   bool ordered = false;           // floats are summed in the order of workers: the same bits in every run
+  // A part of sums may be missing, as SwitchVector::tolerance says of each; the same for all workers. Not
+  // where there are several racks.
+  bool tolerant = false;
   std::optional<wire::Secret> key;
   std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;
@@ -67,6 +70,9 @@ struct SwitchVector {
   std::size_t in_bytes = 0, out_bytes = 0;
   wire::AggregationFormat format = wire::AggregationFormat::f32;  // pairs: float32 whose zeros do not travel
   bool sparse = false;                                            // blocks that are zero here do not travel
+  // What may be missing, where SwitchClientOptions::tolerant is set; the same part for all workers. The first
+  // protocol::LingerTime::kWarmUp sums of a job lose nothing.
+  protocol::Tolerance tolerance = {};
 };
 
 class SwitchClient {
@@ -97,6 +103,9 @@ class SwitchClient {
   // is not touched any more.
   void give_up(ErrorCode code, const std::string& why);
 
+  // Of the sum that has run last: blocks of each worker, those that may be missing of each, and those that
+  // are. All workers have the same of all of these but of their own.
+  protocol::AggregationWorker::Missing missing() const;
   protocol::WorkerCounters counters() const;  // of all threads of the switch together
   const wire::DatagramRefusals& refusals() const { return refusals_; }
   const UdpSendStatistics& sent() const { return sender_.statistics(); }

@@ -85,6 +85,9 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
                    r.worker, r.job, r.racks);
   if (r.is_rack() && r.slots == 0)
     return refused(invalid_argument, "rack {} of job {} has no slots for it", r.worker, r.job);
+  if (r.tolerant && (r.is_rack() || r.racks > 1))
+    return refused(unsupported,
+                   "job {}: nothing may be missing of sums that racks' switches make, below another", r.job);
   if (r.racks > 1 && !hooks_.climb)
     return refused(
         unsupported,
@@ -126,6 +129,9 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   if (r.ordered != job.first.ordered)
     return refused(mismatch, "{}s {} and {} of job {} disagree whether sums have an order", job.each(),
                    r.worker, job.first.worker, r.job);
+  if (r.tolerant != job.first.tolerant)
+    return refused(mismatch, "{}s {} and {} of job {} disagree whether a part of sums may be missing",
+                   job.each(), r.worker, job.first.worker, r.job);
   return std::nullopt;
 }
 

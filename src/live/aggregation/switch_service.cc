@@ -484,7 +484,7 @@ SwitchService::Offer SwitchService::offer_to(const SwitchJobs::Job& job) const {
 
 std::optional<wire::SwitchRefused> SwitchService::cut(const SwitchJobs::Job& job, const Offer& offer,
                                                       Cut& cut) const {
-  const auto shape = protocol::shape_of_blocks(offer.payload, job.first.block);
+  const auto shape = protocol::shape_of_blocks(offer.payload, job.first.block, job.first.tolerant);
   if (!shape)
     return wire::SwitchRefused{
         ErrorCode::invalid_argument,
@@ -523,6 +523,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
   terms.columns = cut.shape.columns;
   terms.block = cut.shape.block;
   terms.ordered = job.first.ordered;
+  terms.tolerant = job.first.tolerant;
   terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(cut.threads);
   terms.burst_bytes = protocol::burst_for(terms, cut.shape.payload + udp_around(protection()));
   if (job.above) terms.above.emplace().worker = job.first.rack;

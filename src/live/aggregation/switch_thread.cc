@@ -2,7 +2,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <utility>
 
 namespace talweg::live {
@@ -11,11 +14,21 @@ namespace {
 
 // Results that wait to be sent: no more than the sender takes at once, and well more than one datagram.
 constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
-constexpr int kWaitForKernelMs = 100;
+constexpr std::int64_t kWaitForKernelNs = 100 * kMillisecondNs;
+// What waits in the socket is not late: it is taken before rounds end without it, unless more and more comes.
+constexpr std::int64_t kTakeFirstNs = kMillisecondNs;
+constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
 
-void wait_for(int fd, int other, short events, int wake, int ms) {
+void wait_for(int fd, int other, short events, int wake, std::int64_t until_ns) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
   pollfd polled[] = {{fd, events, 0}, {other, events, 0}, {wake, POLLIN, 0}};
-  ::poll(polled, 3, ms);
+  if (until_ns == kForEver) {
+    ::poll(polled, 3, -1);
+    return;
+  }
+  const std::int64_t left = std::max<std::int64_t>(until_ns - now_ns(), 0);
+  const timespec time{left / kSecond, left % kSecond};
+  ::ppoll(polled, 3, &time, nullptr);
 }
 
 }  // namespace
@@ -131,13 +144,21 @@ void SwitchThread::loop() {
     bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
     if (above_)
       more |= above_->receiver.receive([&](UdpReceiver::Datagram& datagram) { take_above(datagram, now); });
+    if (!more || now - kTakeFirstNs >= sums_.next_time_ns()) end_rounds(now);
     flush_results();
     flush();
     if (orders_.given())
       orders_.obey();
     else if (!more)
-      wait_for(socket_.fd(), above_ ? above_->socket.fd() : -1, POLLIN, orders_.fd(), -1);
+      wait_for(socket_.fd(), above_ ? above_->socket.fd() : -1, POLLIN, orders_.fd(), sums_.next_time_ns());
   }
+}
+
+// Those that have lingered for long enough. Where no job is tolerant there are none.
+void SwitchThread::end_rounds(std::int64_t now_ns) {
+  while (sums_.next_time_ns() <= now_ns)
+    for (const protocol::SwitchAction& action : sums_.on_time(now_ns))
+      send_to_all(jobs_.at(action.header.job), action);
 }
 
 void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
@@ -213,7 +234,7 @@ void SwitchThread::flush() {
   while (!flush_all() && !orders_.given()) {
     const bool above = above_ && !above_->sender.empty();
     wait_for(sender_.empty() ? -1 : socket_.fd(), above ? above_->socket.fd() : -1, POLLOUT, orders_.fd(),
-             kWaitForKernelMs);
+             now_ns() + kWaitForKernelNs);
   }
 }
 

@@ -9,6 +9,9 @@
 // number is taken once. Results for all workers are sealed once, and wait until the batch of what has come is
 // through: then each worker gets its own in as few system calls as the kernel can do.
 //
+// While rounds linger for workers that are late (protocol/aggregation/tolerance.h) the thread sleeps until
+// the first of these is to end; else until something comes.
+//
 // Where there is a switch above, a second socket is for what goes there and comes from there: its way may be
 // through another network than that of workers. There the job has another number, epoch and keys.
 #pragma once
@@ -127,6 +130,7 @@ class SwitchThread {
 
   void loop();
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
+  void end_rounds(std::int64_t now_ns);
   void take_above(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void send_above(Part& part, const protocol::SwitchAction& action);
   bool flush_all();

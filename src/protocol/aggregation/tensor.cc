@@ -1,5 +1,7 @@
 #include "protocol/aggregation/tensor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -28,6 +30,20 @@ DataType type_in_memory(wire::AggregationFormat format) {
 }
 
 }  // namespace
+
+std::string wrong_tolerance(const Sum& sum) {
+  const Tolerance& t = sum.tolerance;
+  if (t.ppm > Tolerance::kMostPpm)
+    return fmt::format("{} millionths that may be missing: expected at most {}", t.ppm, Tolerance::kMostPpm);
+  if (t.ppm == 0 && t.residual == nullptr) return {};
+  const bool by_keys = sum.format == wire::AggregationFormat::pairs;
+  if (sum.sparse || by_keys || sum.format == wire::AggregationFormat::scaled)
+    return fmt::format("nothing may be missing of {}: all workers agree on what comes next",
+                       by_keys      ? "sums by key"
+                       : sum.sparse ? "sparse sums"
+                                    : "sums of a common scale");
+  return t.rescale && sum.format == wire::AggregationFormat::i32 ? "integers are not rescaled" : "";
+}
 
 void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
   sum_ = sum;

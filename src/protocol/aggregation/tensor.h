@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "protocol/aggregation/scaling.h"
@@ -47,6 +48,9 @@ struct Sum {
   std::uint16_t lanes = 1;
   Tolerance tolerance = {};
 };
+
+// What is wrong with what may be missing of it; empty: nothing.
+std::string wrong_tolerance(const Sum& sum);
 
 class SummedTensor {
  public:

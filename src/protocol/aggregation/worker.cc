@@ -86,7 +86,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
            sum.block);
   if (sum.lane >= sum.lanes)
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
-  check_tolerance(sum, operation);
+  if (const std::string wrong = wrong_tolerance(sum); !wrong.empty())
+    refuse("sum {} of job {}: {}", operation, terms_.job, wrong);
   if (sum.format == wire::AggregationFormat::pairs) {
     Sum granules = sum;
     granules.block = OwnPairs::kGranule;
@@ -121,23 +122,6 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < tensor_.blocks(); ++slot)
     send_chosen(slot, now_ns);
   if (open_ == 0) next_ns_ = kNeverTime;
-}
-
-void AggregationWorker::check_tolerance(const Sum& sum, std::uint32_t operation) const {
-  const Tolerance& t = sum.tolerance;
-  if (t.ppm > Tolerance::kMostPpm)
-    refuse("sum {} of job {}: {} millionths that may be missing: expected at most {}", operation, terms_.job,
-           t.ppm, Tolerance::kMostPpm);
-  if (t.ppm == 0 && t.residual == nullptr) return;
-  const bool by_keys = sum.format == wire::AggregationFormat::pairs;
-  if (sum.sparse || by_keys || sum.format == wire::AggregationFormat::scaled)
-    refuse("sum {} of job {}: nothing may be missing of {}: all workers agree on what comes next", operation,
-           terms_.job,
-           by_keys      ? "sums by key"
-           : sum.sparse ? "sparse sums"
-                        : "sums of a common scale");
-  if (t.rescale && sum.format == wire::AggregationFormat::i32)
-    refuse("sum {} of job {}: integers are not rescaled", operation, terms_.job);
 }
 
 bool AggregationWorker::is_missing(const AggregationEntry& entry, std::span<const std::byte> data) const {

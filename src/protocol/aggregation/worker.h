@@ -145,7 +145,6 @@ class AggregationWorker {
   void look_ahead(Column& column, std::size_t index);
   void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
               std::int64_t now_ns);
-  void check_tolerance(const Sum& sum, std::uint32_t operation) const;
   bool is_missing(const wire::AggregationEntry& entry, std::span<const std::byte> data) const;
   void finish_blocks(Column& column, std::size_t index, const wire::AggregationEntry& entry,
                      std::span<const std::byte> data);
