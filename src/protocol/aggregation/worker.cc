@@ -156,8 +156,8 @@ void AggregationWorker::fill(Column& column, std::size_t index, AggregationEntry
 // One datagram with those of the slot's columns that are chosen.
 void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
   wire::AggregationWriter writer(packet_);
-  const auto number = static_cast<std::uint16_t>(numbers_ + 1);
-  writer.begin(tensor_.sum().format, number);
+  const std::uint64_t number = numbers_ + 1;
+  writer.begin(tensor_.sum().format, static_cast<std::uint16_t>(number));
   for (std::uint8_t c = 0; c < terms_.columns; ++c) {
     Column& column = columns_[index(slot, c)];
     if (!column.chosen) continue;
@@ -217,11 +217,12 @@ void AggregationWorker::ask_for(std::uint16_t result) {
   sink_.send(h, writer.payload());
 }
 
-// An eighth of a round; with few slots, what some of them take.
+// An eighth of a round; with few slots, what some of them take, but no more than one round may.
 std::int64_t AggregationWorker::quiet_after_ns() const {
   const std::int64_t mean = timer_.mean_ns();
   if (mean == 0) return timer_.wait_ns(quiets_);
-  const std::int64_t wait = std::max({terms_.times.least_ns, mean / 8, 4 * mean / terms_.slots});
+  const std::int64_t wait =
+      std::max({terms_.times.least_ns, mean / 8, std::min(4 * mean / terms_.slots, timer_.wait_ns(0))});
   return std::min(std::min(wait, terms_.times.most_ns) << std::min(quiets_, 20U), terms_.times.most_ns);
 }
 
@@ -310,6 +311,7 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
                 fmt::format("the switch has left out {} of {} blocks of worker {}, and {} may be",
                             absent_.own, absent_.blocks, terms_.worker, absent_.allowance));
   ++counters_.results;
+  newest_ended_ = std::max(newest_ended_, column.number);
   if (!column.first) measure(column, now_ns - column.sent_ns);
   if (quiets_ > 0) forget_silence(now_ns);
   quiets_ = 0;
@@ -389,9 +391,10 @@ void AggregationWorker::on_gap(const AggregationMessage& message, std::int64_t n
   const std::uint16_t first = wire::name_at(message, 0);
   const auto span = static_cast<std::uint16_t>(wire::name_at(message, wire::names_in(message) - 1) - first);
   const auto lost = [&](const Column& column) {
-    if (static_cast<std::uint16_t>(column.number - first) > span) return false;
+    const auto number = static_cast<std::uint16_t>(column.number);
+    if (static_cast<std::uint16_t>(number - first) > span) return false;
     for (std::size_t i = 0; i < wire::names_in(message); ++i)
-      if (wire::name_at(message, i) == column.number) return true;
+      if (wire::name_at(message, i) == number) return true;
     return false;
   };
   for (std::size_t slot = 0; slot < terms_.slots; ++slot) {
@@ -460,9 +463,9 @@ void AggregationWorker::on_time(std::int64_t now_ns) {
       if (!column.open) continue;
       if (column.held_back && column.due_ns <= now_ns)
         column.chosen = true;
-      else if (!column.held_back && (quiet || column.due_ns <= now_ns))
+      else if (!column.held_back && (quiet || (column.due_ns <= now_ns && may_ask(column))))
         due = std::min(due, column.due_ns);
-      else
+      else if (column.due_ns > now_ns)
         wake_at(column.due_ns);
     }
     send_chosen(slot, now_ns);

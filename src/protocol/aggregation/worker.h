@@ -26,8 +26,10 @@
 // (gaps.h). Only results to all say what is missing: one that was asked for may be ahead of them. What
 // numbers cannot tell of, the last datagrams and those that were lost again, is asked for: the switch says of
 // a round that has not ended whether our part of it is there (a query), of the oldest slots, when nothing has
-// ended for a part of a round or one has taken much longer than others do; then less and less often. At the
-// deadline the operation fails, and the text names the workers that are missing.
+// ended for a part of a round, or when one has taken much longer than others do and one that was sent later
+// has ended; then less and less often. Until a later one has ended, the result may only wait in a queue,
+// however long that has become since times were measured: to have it repeated would make the queue longer. At
+// the deadline the operation fails, and the text names the workers that are missing.
 //
 // Where a part may be missing (Sum::tolerance) the switch may end rounds without some workers. The result
 // names them, and is the same for all; who finds itself among them keeps its block, and the switch to its
@@ -127,9 +129,9 @@ class AggregationWorker {
     std::int64_t sent_ns = 0;        // for the first time
     std::int64_t mean_ns = 0;        // that rounds took by then
     std::int64_t due_ns = 0;         // it is asked about; of one that is held back: sent again
+    std::uint64_t number = 0;        // of the datagram that it was in last
     std::int16_t exponent = 0;       // of all workers, for `block`
     std::int16_t next_exponent = 0;  // ours, for own_next
-    std::uint16_t number = 0;        // of the datagram that it was in last
     std::uint8_t in_vain = 0;
     bool version = false;
     bool open = false;
@@ -153,6 +155,8 @@ class AggregationWorker {
   bool sound(const Column& column, const wire::AggregationEntry& entry,
              std::span<const std::byte> data) const;
   void send_chosen(std::size_t slot, std::int64_t now_ns);
+  // Whether its time alone is enough. While results come, it also takes one of what was sent later.
+  bool may_ask(const Column& column) const { return quiets_ > 0 || column.number < newest_ended_; }
   void ask(std::size_t slot, std::int64_t now_ns);
   void ask_for(std::uint16_t result);
   void measure(const Column& column, std::int64_t round_ns);
@@ -174,11 +178,12 @@ class AggregationWorker {
   RoundTimer timer_;
   std::vector<Column> columns_;
   std::vector<std::byte> packet_;
-  std::uint16_t numbers_ = 0;  // contributions sent
-  Gaps results_{};             // of the switch
-  std::int64_t quiet_ns_ = 0;  // nothing has ended by then: what is oldest is asked about
-  std::uint32_t quiets_ = 0;   // one after the other
-  std::size_t open_ = 0;       // columns
+  std::uint64_t numbers_ = 0;       // contributions sent; the wire has 16 bits of it
+  std::uint64_t newest_ended_ = 0;  // the highest number that a round which has ended was sent in
+  Gaps results_{};                  // of the switch
+  std::int64_t quiet_ns_ = 0;       // nothing has ended by then: what is oldest is asked about
+  std::uint32_t quiets_ = 0;        // one after the other
+  std::size_t open_ = 0;            // columns
   std::uint32_t operation_ = 0;
   bool started_ = false;
   std::int64_t deadline_ns_ = 0;
