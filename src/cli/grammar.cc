@@ -25,7 +25,7 @@ constexpr Word kWords[] = {
     {"warmup",     "-w", "calls before those"},
     {"may-lose",   "",   "of sums with bounded loss, or by a switch: the part of each rank's data that may be missing, 0 to 0.5; 0: nothing"},
     {"may-lose-sender", "", "of sums with bounded loss: the same of one rank's data on average over calls (default: no less)"},
-    {"may-lose-call", "", "of sums with bounded loss, or by a switch: the part of what all others send a rank in a call (default: --may-lose)"},
+    {"may-lose-call", "", "of sums with bounded loss: the part of what all others send a rank in a call (default: --may-lose)"},
     {"servers",    "",   "of sums with bounded loss: the ranks that sum, with commas between them (default: all)"},
     {"sparse-density", "", "of sums by a switch: the share of blocks that hold something on each rank; the others are zero"},
     {"sparse-run", "", "of sums by a switch: so many elements hold something together, or none of them does (default: those of a block)"},
