@@ -46,7 +46,7 @@ void open_standard_error() {
 
 // Of an option without its value, or that is given twice, CLI11 says "1 required TEXT missing" and the like.
 std::string in_plain_words(const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   const std::string twice = ": At Most 1 required but received ";
   if (const auto at = text.find(twice); at != std::string::npos)
     return text.substr(0, at) + ": expected once, got it " + text.substr(at + twice.size()) + " times";
