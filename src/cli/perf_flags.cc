@@ -156,8 +156,7 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse || raw.exact))
     refuse(
         "--switch-job, --sparse-density, --sparse-run, --sparse-as, --overlap and --exact are about sums of "
-        "a "
-        "switch: which --switch?");
+        "a switch: which --switch?");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
 }

@@ -5,6 +5,7 @@
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "protocol/bounded/loss_budget.h"
 #include "sim/outage.h"
 
 namespace talweg::sim {
@@ -22,10 +23,11 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
   if (!(options.may_lose >= 0 && options.may_lose <= 0.5))
     refuse("{} of a worker's blocks that may be missing: expected 0 to 0.5", options.may_lose);
   const bool tolerant = options.may_lose > 0;
-  const bool sparse = options.sparse || options.format == wire::AggregationFormat::pairs;
-  if (tolerant && (sparse || options.format == wire::AggregationFormat::scaled))
-    refuse("nothing may be missing of {}: all workers agree on what comes next",
-           sparse ? "sparse sums" : "sums of a common scale");
+  protocol::Sum sum;
+  sum.format = options.format;
+  sum.sparse = options.sparse;
+  sum.tolerance.ppm = protocol::millionths(options.may_lose);
+  if (const std::string wrong = protocol::wrong_tolerance(sum); !wrong.empty()) refuse("{}", wrong);
   if (tolerant && !options.racks.empty())
     refuse("nothing may be missing of sums that racks' switches make, below another");
   const auto shape = protocol::shape_of_blocks(largest_datagram_payload(transport), 0, tolerant);
@@ -139,7 +141,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
                       static_cast<std::uint16_t>(lanes_.size())};
     if (const double p = sums_.options_.may_lose; p > 0) {
       residual_.resize(sums_.count_ * wire::element_bytes(sum.format));
-      sum.tolerance.ppm = static_cast<std::uint32_t>(p * 1e6 + 1e-6);
+      sum.tolerance.ppm = protocol::millionths(p);
       sum.tolerance.residual = residual_.data();
     }
     for (const auto& lane : lanes_) {

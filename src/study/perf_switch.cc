@@ -13,6 +13,7 @@
 #include "kernel/reduce.h"
 #include "live/join/job_key.h"
 #include "protocol/aggregation/tolerance.h"
+#include "protocol/bounded/loss_budget.h"
 #include "study/perf_check.h"
 #include "study/perf_times.h"
 
@@ -158,7 +159,7 @@ Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& 
   live::SwitchVector call{vectors.in(),           in_place ? vectors.in() : vectors.out(),
                           vectors.bytes(),        vectors.bytes(),
                           format_of(c.type, how), how.sparse.by_blocks()};
-  const protocol::Tolerance tolerance{static_cast<std::uint32_t>(may_lose * 1e6 + 1e-6), vectors.residual()};
+  const protocol::Tolerance tolerance{protocol::millionths(may_lose), vectors.residual()};
   std::uint64_t blocks[3] = {};  // of this rank, missing of these, and above what may be
   const auto run = [&] {
     client.all_reduce(call, test_ns != 0 ? test_ns : live::now_ns() + kUsualDeadlineNs);

@@ -268,8 +268,8 @@ std::vector<std::string> lost_sentences(const PerfOptions& options, const std::v
     if (row.lost->by_switch) {
       sentences.push_back(
           fmt::format("{}, {}: {:.3g} % of what workers sent is not in these sums and comes with the next "
-                      "ones; at most {:g} % of "
-                      "a worker's may be missing of each, in whole blocks. Before these calls came {} more, "
+                      "ones; at most {:g} % of a worker's may be missing of each, in whole blocks. Before "
+                      "these calls came {} more, "
                       "which lose nothing",
                       bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100,
                       may_lose * 100, protocol::LingerTime::kWarmUp));
@@ -325,7 +325,7 @@ nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const
                            {"plan", row.plan}};
     if (row.lost) {
       line["lost_part"] = row.lost->part;
-      line["lost_important_part"] = row.lost->important;
+      if (!row.lost->by_switch) line["lost_important_part"] = row.lost->important;
     }
     if (!row.timestamp.empty()) line["timestamp"] = row.timestamp;
     document["results"].push_back(std::move(line));

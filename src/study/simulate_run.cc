@@ -181,10 +181,13 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks), {memory.in(), memory.out()});
   std::vector<std::vector<std::byte>> sparse;
   const bool looked_at = options.sparse.density < 1 || options.sparse.by_pairs();
+  const bool alike = options.sparse.density >= 1 || options.sparse.overlap == Overlap::all;
   for (int rank = 0; looked_at && rank < c.ranks; ++rank) {
-    sparse.emplace_back(vector_bytes(c), kSomething);
-    clear_what_is_not_held(options.sparse, rank, c.ranks, sums.job().terms.block * size_of(c.type),
-                           size_of(c.type), sparse.back());
+    if (rank == 0 || !alike) {
+      sparse.emplace_back(vector_bytes(c), kSomething);
+      clear_what_is_not_held(options.sparse, rank, c.ranks, sums.job().terms.block * size_of(c.type),
+                             size_of(c.type), sparse.back());
+    }
     operands[static_cast<std::size_t>(rank)].in = sparse.back().data();
   }
   const sim::CallTimes times = sums.run(operands, c.count, {warmup, perf.iterations, options.rest},

@@ -382,7 +382,7 @@ std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const Simu
     add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
     if (const auto& lost = result.rows.back().lost) {
       add("lost_part", lost->part);
-      add("lost_important_part", lost->important);
+      if (!lost->by_switch) add("lost_important_part", lost->important);
     }
     numbers.emplace_back("algorithm", algorithm_of(row));
   }

@@ -163,6 +163,7 @@ TEST(SimulateSwitch, LosesAPartWhereItMayAndSaysHowMuch) {
   const auto [lossy, result] = json({"--may-lose", "0.05"});
   EXPECT_GT(result["lost_part"].get<double>(), 0);
   EXPECT_LE(result["lost_part"].get<double>(), 0.05);
+  EXPECT_FALSE(result.contains("lost_important_part")) << "a switch knows no packets that are droppable";
   EXPECT_FALSE(json({}).second.contains("lost_part")) << "nothing may be missing unless it is said";
   EXPECT_THAT(simulate({"-b", "1M", "-n", "1", "--may-lose", "0.05"}).out,
               AllOf(HasSubstr("0 % of what workers sent is not in these sums"), HasSubstr("at most 5 %"),

@@ -574,6 +574,8 @@ TEST(SwitchSums, OfWhichAPartMayBeMissingAreRefusedWhereAllAgreeOnMore) {
   EXPECT_THAT(why([](auto& o) { o.sparse = true; }), HasSubstr("nothing may be missing of sparse sums"));
   EXPECT_THAT(why([](auto& o) { o.format = wire::AggregationFormat::scaled; }),
               HasSubstr("nothing may be missing of sums of a common scale"));
+  EXPECT_THAT(why([](auto& o) { o.format = wire::AggregationFormat::pairs; }),
+              HasSubstr("nothing may be missing of sums by key"));
   EXPECT_THAT(why([](auto& o) { o.racks = {4, 4, 5, 5}; }), HasSubstr("racks"));
 }
 

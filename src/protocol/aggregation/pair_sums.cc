@@ -61,12 +61,10 @@ std::uint16_t PairSums::merge(std::size_t count, const Pairs& pairs, std::size_t
     own -= is_own ? 1 : 0;
     theirs -= is_theirs ? 1 : 0;
   }
+  // No more than an entry holds are left.
   for (; theirs > 0; --theirs) {
-    --at;
-    if (at == most_) end = pairs.distance(theirs - 1);
-    if (at >= most_) continue;
-    values_[at] = pairs.value(theirs - 1);
-    distances_[at] = pairs.distance(theirs - 1);
+    values_[theirs - 1] = pairs.value(theirs - 1);
+    distances_[theirs - 1] = pairs.distance(theirs - 1);
   }
   return static_cast<std::uint16_t>(all);
 }

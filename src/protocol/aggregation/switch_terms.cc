@@ -61,8 +61,7 @@ JobMemory memory_of(const SwitchmlTerms& t) {
 std::string explain(const JobMemory& m) {
   return fmt::format(
       "{} cells (slots x columns x {} versions) x {} bytes ({} round + {} contributors + {} sums + {} "
-      "ordered "
-      "parts, on whole cache lines) + {} peers + {} gaps + {} results sent{} + {} packets = {} bytes",
+      "ordered parts, on whole cache lines) + {} peers + {} gaps + {} results sent{} + {} packets = {} bytes",
       m.cells, m.tolerance > 0 ? 3 : 2, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.gaps,
       m.sent, m.tolerance > 0 ? fmt::format(" + {} tolerance", m.tolerance) : "", m.packets, m.total);
 }

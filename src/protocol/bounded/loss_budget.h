@@ -26,6 +26,10 @@
 namespace talweg::protocol {
 
 inline constexpr std::uint32_t kMillion = 1'000'000;
+// Of a part of 1, rounded down but for what has been lost of it on the way.
+constexpr std::uint32_t millionths(double part) {
+  return static_cast<std::uint32_t>(part * kMillion + 1e-6);
+}
 inline constexpr std::uint32_t kMostBurst = 16;  // iterations
 
 // Millionths of the bytes: 10'000 is 1 %. Without a loss of any kind unless somebody says so.
@@ -54,9 +58,8 @@ inline std::string complaint_about(const LossParts& parts, const char* sender, c
 
 // Never more than is said. Where one of them is 0 nothing can be missing.
 inline LossBounds bounds_of(const LossParts& parts) {
-  const auto ppm = [](double part) { return static_cast<std::uint32_t>(part * kMillion + 1e-6); };
-  const LossBounds bounds{ppm(parts.p), ppm(parts.sender.value_or(parts.p)),
-                          ppm(parts.call.value_or(parts.p)), kMostBurst};
+  const LossBounds bounds{millionths(parts.p), millionths(parts.sender.value_or(parts.p)),
+                          millionths(parts.call.value_or(parts.p)), kMostBurst};
   const bool any = std::min({bounds.tensor_ppm, bounds.sender_ppm, bounds.iteration_ppm}) > 0;
   return any ? bounds : LossBounds{};
 }
