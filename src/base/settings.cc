@@ -134,6 +134,10 @@ const std::vector<Setting>& settings() {
        "UDP ports from which a rank sends to each other one, with TALWEG_TRANSPORT=udp or auto and in sums "
        "with bounded loss: a network that hashes flows over equal ways has as many ways for it",
        "1", false, false, SettingKind::whole_number, 1, 16},
+      {"TALWEG_PATHS_IFNAME",
+       "interfaces from and to which these paths go in turn, as TALWEG_SOCKET_IFNAME; each has one at least; "
+       "empty: all paths have that of the group",
+       ""},
       {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
        SettingKind::on_off},
       {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false, false,

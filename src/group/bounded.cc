@@ -15,7 +15,6 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/settings.h"
 #include "group/bell.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_explain.h"
@@ -23,6 +22,7 @@
 #include "group/bounded_terms.h"
 #include "group/bounded_warnings.h"
 #include "group/buffers.h"
+#include "group/joining.h"
 #include "group/kept_sizes.h"
 #include "kernel/reduce.h"
 #include "live/bounded/bounded_exchange.h"
@@ -157,14 +157,16 @@ void Sums::meet(const BoundedSeams& seams) {
   std::vector<live::UdpSocket> more;
   std::shared_ptr<Bell> bell;
   try {  // what is refused here is for all to know
-    const std::string address = group_->address();
-    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)), seams.socket);
-    more = live::more_paths(*socket, static_cast<std::size_t>(whole_number_of("TALWEG_PATHS")));
+    carrier_.paths = udp_paths();
+    auto& addresses = carrier_.paths.addresses;
+    if (addresses.empty()) addresses.emplace_back(fmt::format("{}:0", group_->address()));
+    socket.emplace(live::listening(addresses), seams.socket);
+    more = live::more_paths(*socket, carrier_.paths);
     bell = std::make_shared<Bell>();
+    mine.addresses = live::packed(addresses);
     mine.port = static_cast<std::uint16_t>(socket->address().port());
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
-    put_text(mine.address, address);
     if (!socket->shortage().empty()) log.log(LogLevel::info, "bounded", "{}", socket->shortage());
   } catch (const Error& e) {
     put_text(mine.failure, e.what());
@@ -181,7 +183,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
   if (options_.dedicated) options.silent = servers_;
-  options.paths = carrier_.paths = more.size() + 1;
+  options.paths = carrier_.paths.count;
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
@@ -191,7 +193,7 @@ void Sums::meet(const BoundedSeams& seams) {
     options.suite.cipher = wire::CipherKind::aes256_gcm;
   std::vector<live::BoundedPeer> peers;
   for (const Introduction& i : all)
-    peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
+    peers.push_back({live::unpacked(i.addresses, i.port), i.secret, i.credit});
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
   {
     live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send, std::move(more));

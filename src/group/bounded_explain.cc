@@ -97,7 +97,9 @@ class BoundedWords {
         fmt::format("datagrams, as IP packets of {} bytes pass between all ranks", ways.packet);
     if (ways.packet < ways.wanted)
       text += fmt::format(" ({} do not, from {} to {})", ways.wanted, who(ways.from), who(ways.to));
-    if (carrier_.paths > 1) text += fmt::format("; this rank sends by {} paths", carrier_.paths);
+    if (carrier_.paths.count > 1)
+      text += fmt::format("; this rank sends by {} paths{}", carrier_.paths.count,
+                          live::origin_of(carrier_.paths));
     return text;
   }
 

@@ -15,7 +15,7 @@ namespace talweg::group {
 struct BoundedCarrier {
   PassingWays ways;
   std::uint16_t stride = 0;  // bytes of a packet; 0: the group's connections serve
-  std::size_t paths = 1;     // by which this rank sends
+  live::UdpPaths paths;      // by which this rank sends
 };
 
 // `group`: with the ranks of the sums. Any thread. Throws Error{invalid_argument} as an all_reduce would.

@@ -51,7 +51,7 @@ Introduction introduction_of(const BoundedLossOptions& options, std::size_t rank
 
 void check_alike(const std::vector<Introduction>& all) {
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].address[0] == 0)
+    if (all[r].port == 0)
       throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
     const auto said = [](const Introduction& i) {
       return fmt::format("p = {}, policy {}, packet_bytes {}, p_sender = {}, p_call = {}", i.ppm / 1e6,

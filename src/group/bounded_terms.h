@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "live/udp/udp_paths.h"
 #include "observe/recorder.h"
 #include "protocol/bounded/adaptive_deadline.h"
 #include "talweg/bounded_loss.h"
@@ -25,11 +26,11 @@ struct Introduction {
   std::uint32_t ppm = 0, sender_ppm = 0, call_ppm = 0;
   std::uint32_t packet_bytes = 0;
   std::uint32_t credit = 0;
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  // 0: there is no socket
   std::uint8_t policy = 0;
   std::uint8_t has_aes = 0;
-  std::array<char, 64> address{};   // empty: there is no socket
-  std::array<char, 192> failure{};  // and why
+  std::array<char, 192> failure{};  // why there is no socket
+  live::PathAddresses addresses{};
   wire::Secret secret{};
 };
 static_assert(std::is_trivially_copyable_v<Introduction> &&

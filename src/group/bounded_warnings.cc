@@ -47,7 +47,7 @@ void warn_of_datagrams(const Group& group, live::BoundedExchange& exchange) {
   const Logger log(group.rank());
   if (const int r = exchange.left_a_path(); r >= 0)
     log.log(LogLevel::warn, "net", "bounded loss: {}",
-            live::paths_left(exchange.paths(r).left(), exchange.paths(r).paths(),
+            live::paths_left(exchange.paths(r).dead(), exchange.paths(r).paths(),
                              fmt::format("rank {} ({})", r, group.host_of(r))));
   if (const std::string refusal = exchange.class_refusal(); !refusal.empty())
     log.log(LogLevel::warn, "net", "bounded loss: {}", refusal);

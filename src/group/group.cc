@@ -141,7 +141,9 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       "algorithm: {} ({})\n"
       "plans: {}\npacing: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
-      connect.transport == "tcp" ? "tcp" : fmt::format("{}, UDP ports: {}", connect.transport, engine.paths),
+      connect.transport == "tcp" ? "tcp"
+                                 : fmt::format("{}, UDP ports: {}{}", connect.transport, engine.paths.count,
+                                               live::origin_of(engine.paths)),
       connect.streams - (connect.transport == "tcp" ? 0 : 1), engine.stream.checksum ? "on" : "off",
       mesh.security, network_from, algorithm.value.empty() ? "by cost" : algorithm.value,
       name(algorithm.origin),

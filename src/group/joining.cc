@@ -1,5 +1,9 @@
 #include "group/joining.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/fail.h"
 #include "base/settings.h"
 #include "live/join/interface.h"
@@ -40,6 +44,20 @@ std::shared_ptr<Store> open_store(const Meeting& at, bool serves, std::int64_t d
 
 }  // namespace
 
+live::UdpPaths udp_paths() {
+  live::UdpPaths paths;
+  paths.count = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
+  const std::string choice = resolve("TALWEG_PATHS_IFNAME").value;
+  if (choice.empty()) return paths;
+  for (const live::Interface& i : live::choose_interfaces(choice, live::interfaces()))
+    paths.addresses.emplace_back(fmt::format("{}:0", i.address));
+  if (paths.addresses.size() > live::kMostPathAddresses)
+    refuse("TALWEG_PATHS_IFNAME: expected up to {} interfaces, and {} match \"{}\"", live::kMostPathAddresses,
+           paths.addresses.size(), choice);
+  paths.count = std::max(paths.count, paths.addresses.size());
+  return paths;
+}
+
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,
                         const std::string& aggregator) {
   const std::optional<live::JobKey> job_key = live::find_job_key();
@@ -52,7 +70,7 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   joining.engine.transport = transport();
   connect.transport = resolve("TALWEG_TRANSPORT").value;
   if (joining.engine.transport != live::LinkOptions::Transport::tcp) ++connect.streams;
-  joining.engine.paths = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
+  if (place.size > 1) joining.engine.paths = udp_paths();
   joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;
       place.size > 1 && !wanted.empty())

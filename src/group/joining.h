@@ -21,6 +21,10 @@ struct Joining {
   std::shared_ptr<Store> aggregator_store;  // of rank 0, where that is not `store`
 };
 
+// Of TALWEG_PATHS and TALWEG_PATHS_IFNAME. Throws Error{invalid_argument}, where no such interface is there,
+// too.
+live::UdpPaths udp_paths();
+
 // Of rank `place.rank`; or, with a name, of that aggregator. Checks the settings, then blocks until the store
 // answers. Throws Error as Group::join does.
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,

@@ -10,7 +10,8 @@ Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loo
   links.by_rank.resize(mesh.connections.size());
   UdpLinkOptions datagrams;
   datagrams.host_timeout_ns = options.host_timeout_ns;
-  datagrams.end.flow.paths = options.paths;
+  datagrams.end.flow.paths = options.paths.count;
+  datagrams.end.sender.paths = options.paths;
   datagrams.end.flow.share = std::make_shared<protocol::QueueShare>();
   const bool prefers = options.transport == LinkOptions::Transport::datagrams;
   const EitherLinkOptions either{

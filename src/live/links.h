@@ -16,7 +16,7 @@ struct LinkOptions : TcpOptions {
   // What frames to other hosts travel over: TCP; datagrams where they pass; or either, the quicker one. But
   // for TCP one more of each connection's streams is needed.
   enum class Transport : std::uint8_t { tcp, datagrams, either } transport = Transport::tcp;
-  std::size_t paths = 1;  // of datagrams, from each rank to each other one
+  UdpPaths paths;  // of datagrams
 };
 
 struct Links {

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "formats/import.h"
 #include "group/environment.h"
+#include "group/joining.h"
 #include "group/switch_wish.h"
 #include "kernel/reduce.h"
 #include "live/join/interface.h"
@@ -77,6 +78,7 @@ std::string complaint_about(const Setting& setting) {
     if (const std::string unknown = LogFilter(value).unknown(); is("TALWEG_DEBUG_SUBSYS") && !unknown.empty())
       refuse("TALWEG_DEBUG_SUBSYS: {}", unknown);
     if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
+    if (is("TALWEG_PATHS_IFNAME")) group::udp_paths();
     if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());
     if (is("TALWEG_CLUSTER") && resolve("TALWEG_SWITCH").value.empty())
       check_switches();

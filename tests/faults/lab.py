@@ -84,6 +84,17 @@ class Host(Namespace):
             chain late { type filter hook postrouting priority 300; }
         }""")
 
+    def add_link(self):
+        """A second interface, eth1, in a network of its own."""
+        self.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", self.port + "b", "netns",
+                 str(self.switch.holder.pid))
+        self.run("ip", "addr", "add", self.address.replace("10.88.", "10.89.") + "/24", "dev", "eth1")
+        self.run("ip", "link", "set", "eth1", "up")
+        self.switch.run("ip", "link", "set", self.port + "b", "master", "br1", "up")
+
+    def sent_bytes(self, device):
+        return json.loads(self.run("ip", "-s", "-j", "link", "show", device))[0]["stats64"]["tx"]["bytes"]
+
     def rule(self, chain, text):
         """Adds what happens to packets on their way in (input) or out (output, late)."""
         self.run("nft", "add", "rule", "ip", "faults", chain, *text.split())
@@ -129,14 +140,14 @@ class Host(Namespace):
         for number, rate in ((1, "2gbit"), (2, "50mbit")):
             self.run("tc", *f"class add dev eth0 parent 1: classid 1:{number} htb rate {rate}".split())
 
-    def unplug(self):
-        self.switch.run("ip", "link", "set", self.port, "down")
+    def unplug(self, which=""):
+        self.switch.run("ip", "link", "set", self.port + which, "down")
 
     def plug(self):
         self.switch.run("ip", "link", "set", self.port, "up")
 
-    def shape(self, rate):
-        for place, device in ((self, "eth0"), (self.switch, self.port)):
+    def shape(self, rate, device="eth0"):
+        for place, device in ((self, device), (self.switch, self.port + ("b" if device == "eth1" else ""))):
             place.run("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "limit",
                       "256kb")
 
@@ -279,6 +290,12 @@ class Lab:
         self.switch.run("ip", "link", "set", "br0", "up")
         for number in range(hosts):
             self.hosts.append(Host(self.switch, number))
+
+    def add_links(self):
+        self.switch.run("ip", "link", "add", "br1", "type", "bridge")
+        self.switch.run("ip", "link", "set", "br1", "up")
+        for host in self.hosts:
+            host.add_link()
 
     def __enter__(self):
         return self

@@ -184,6 +184,49 @@ class Datagrams(lab.Case):
         with lab.Lab(3) as place:
             self.assertEqual(self.sum_boundedly(place, 3), [[], [], []])
 
+    def over_two_interfaces(self, ranks, steps, events, before=lambda place: None, meanwhile=lambda place: None):
+        """What ranks on hosts with two interfaces warn of, and the bytes that each host sent by either."""
+        with lab.Lab(ranks) as place:
+            place.add_links()
+            before(place)
+            started = place.start_all(ranks, ["join", *steps, "leave"],
+                                      environment={"TALWEG_TRANSPORT": "udp", "TALWEG_PATHS_IFNAME": "=eth0,eth1"})
+            for rank in started:
+                rank.expect("joined")
+            meanwhile(place)
+            for rank in started:
+                for event in (*events, "left"):
+                    rank.expect(event)
+            return ([self.warnings(rank) for rank in started],
+                    [[host.sent_bytes(device) for device in ("eth0", "eth1")] for host in place.hosts])
+
+    def test_two_interfaces_carry_about_as_much(self):
+        def slow(place):  # neither is enough
+            for host in place.hosts:
+                for device in ("eth0", "eth1"):
+                    host.shape("200mbit", device)
+        count = 4 << 20
+        for steps, events in ((["bounded=%d" % count], ["made", "summed"]), (["call=all_reduce,%d,f32,sum,0" % count], ["called"])):
+            with self.subTest(steps):
+                lines, sent = self.over_two_interfaces(2, steps, events, before=slow)
+                self.assertEqual(lines, [[], []])
+                for first, second in sent:
+                    self.assertGreater(min(first, second), count, "a quarter of what a rank sends")
+
+    def test_a_dead_interface_is_left_and_said_to_be_by_those_who_go_there(self):
+        def unplug(place):
+            time.sleep(0.5)
+            place.hosts[1].unplug("b")
+        lines, _ = self.over_two_interfaces(3, ["loop=20000,4000", *lab.EVERY_KIND],
+                                            ["looping", "looped", *["called"] * len(lab.EVERY_KIND)], meanwhile=unplug)
+        said = [(rank, line.partition("net: ")[2].strip()) for rank, of_rank in enumerate(lines) for line in of_rank]
+        # Each as soon as it has been in vain some times, which takes as long as it needs the second way.
+        self.assertTrue(said)
+        self.assertEqual(len(set(said)), len(said), "each once")
+        for rank, line in said:
+            self.assertIn(line, [f"1 of 2 paths to rank {other} answers nothing; it is left" for other in (0, 1, 2)
+                                 if 1 in (rank, other)])
+
     def test_what_strangers_send_is_no_sign_of_life_of_a_host_that_is_gone(self):
         with lab.Lab(3) as place:
             started = self.loop(place, 2)

@@ -69,6 +69,7 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
                                        {"TALWEG_ENCRYPT", "perhaps"},
                                        {"TALWEG_TRANSPORT", "quic"},
                                        {"TALWEG_PATHS", "17"},
+                                       {"TALWEG_PATHS_IFNAME", "=none"},
                                        {"TALWEG_CHECKSUM", "perhaps"},
                                        {"TALWEG_HOST_TIMEOUT", "soon"},
                                        {"TALWEG_SOCKET_IFNAME", "=none"},

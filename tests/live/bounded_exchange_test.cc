@@ -8,7 +8,9 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "by_socket.h"
@@ -32,14 +34,17 @@ Copies lossy(double loss, double twice, unsigned seed) {
 class Ranks {
  public:
   Ranks(std::vector<std::uint64_t> shards, std::uint32_t ppm, const Copies& copies,
-        const std::function<void(BoundedExchangeOptions&)>& change = {})
+        const std::function<void(BoundedExchangeOptions&)>& change = {},
+        const std::vector<UdpAddress>& own = {})
       : shards_(std::move(shards)) {
     std::vector<UdpSocket> sockets;
     std::vector<BoundedPeer> peers;
     for (std::size_t r = 0; r < shards_.size(); ++r) {
-      sockets.emplace_back(UdpAddress("127.0.0.1:0"));
-      BoundedPeer peer{
-          sockets[r].address(), {}, static_cast<std::uint32_t>(sockets[r].window() / shards_.size())};
+      sockets.emplace_back(own.empty() ? UdpAddress("127.0.0.1:0") : listening(own));
+      std::vector<UdpAddress> reached = own.empty() ? std::vector{sockets[r].address()} : own;
+      for (UdpAddress& address : reached)
+        address.set_port(static_cast<std::uint16_t>(sockets[r].address().port()));
+      BoundedPeer peer{reached, {}, static_cast<std::uint32_t>(sockets[r].window() / shards_.size())};
       wire::fill_random(peer.secret);
       peers.push_back(peer);
     }
@@ -53,6 +58,7 @@ class Ranks {
         for (int left = copies(); left > 0; --left) ::sendmmsg(fd, messages + i, 1, 0);
       return static_cast<int>(n);
     };
+    options.sender.paths.addresses = own;
     if (change) change(options);
     for (std::size_t r = 0; r < shards_.size(); ++r) {
       exchanges_.push_back(
@@ -236,9 +242,10 @@ TEST(BoundedExchange, SendsBySeveralPathsAndLeavesADeadOne) {
     ranks.missing(1000);
   }
   ASSERT_EQ(by.sockets.size(), 8U);
+  while (ranks[0].paths(1).dead() == 0) ranks.call();
   for (int r = 0; r < 2; ++r) {
-    const bool left = ranks[static_cast<std::size_t>(r)].paths(1 - r).left() > 0;
-    EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), left ? 1 - r : -1);
+    const bool dead = r == 0;  // to which the fourth socket belongs
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), dead ? 1 - r : -1);
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), -1) << "once";
   }
   const std::uint64_t then = by.datagrams[3];
@@ -247,6 +254,44 @@ TEST(BoundedExchange, SendsBySeveralPathsAndLeavesADeadOne) {
   for (int i = 0; i < 10; ++i) ranks.call();
   for (const std::uint64_t n : by.datagrams) all += n;
   EXPECT_LT((by.datagrams[3] - then) * 40, all);
+}
+
+// As of a machine with two interfaces: each path comes from one of its addresses, and goes to one.
+TEST(BoundedExchange, GoesFromAndToSeveralAddressesInTurn) {
+  const std::vector<UdpAddress> two{UdpAddress("127.0.0.2:0"), UdpAddress("127.0.0.3:0")};
+  std::set<std::pair<std::string, std::string>> ways;
+  bool one_is_dead = false;
+  Ranks ranks(
+      {80'000, 80'000}, 0, {},
+      [&](BoundedExchangeOptions& options) {
+        options.paths = 3;
+        options.send = [&](int fd, mmsghdr* messages, unsigned n) {
+          for (unsigned i = 0; i < n; ++i) {
+            UdpAddress from, to;
+            socklen_t length = sizeof(sockaddr_in6);
+            ::getsockname(fd, from.raw(), &length);
+            std::memcpy(to.raw(), messages[i].msg_hdr.msg_name, messages[i].msg_hdr.msg_namelen);
+            for (UdpAddress* address : {&from, &to}) address->set_port(0);
+            if (to == two[1] && one_is_dead) continue;
+            ::sendmmsg(fd, messages + i, 1, 0);
+            ways.emplace(to_string(from), to_string(to));
+          }
+          return static_cast<int>(n);
+        };
+      },
+      two);
+  for (int call = 0; call < 5; ++call) ranks.call();
+  EXPECT_EQ(ranks.missing(0), 0U);
+  const std::set<std::pair<std::string, std::string>> expected{
+      {"0.0.0.0:0", "127.0.0.2:0"},  // the first, by the kernel's route
+      {"127.0.0.3:0", "127.0.0.3:0"},
+      {"127.0.0.2:0", "127.0.0.2:0"}};
+  EXPECT_EQ(ways, expected);
+  one_is_dead = true;
+  for (int call = 0; call < 5; ++call) ranks.call();
+  EXPECT_EQ(ranks.missing(0), 0U);
+  EXPECT_FALSE(ranks[0].paths(1).in_use(1));
+  EXPECT_TRUE(ranks[0].paths(1).in_use(0) && ranks[0].paths(1).in_use(2));
 }
 
 TEST(BoundedExchange, TakesNothingFromStrangers) {

@@ -29,14 +29,14 @@ struct TwoRanks {
   explicit TwoRanks(const UdpSender::SendCall& send, std::size_t most = 8192, std::size_t paths = 1) {
     for (int r = 0; r < 2; ++r) {
       sockets.push_back(std::make_unique<UdpSocket>(UdpAddress("127.0.0.1:0")));
-      BoundedPeer peer{sockets.back()->address(), {}};
+      BoundedPeer peer{{sockets.back()->address()}, {}};
       wire::fill_random(peer.secret);
       peers.push_back(peer);
     }
     for (int r = 0; r < 2; ++r) {
       const UdpSocket& socket = *sockets[static_cast<std::size_t>(r)];
       ways.push_back(std::make_unique<BoundedWays>(socket, r, peers, wire::DatagramSuite{}, most, send,
-                                                   more_paths(socket, paths)));
+                                                   more_paths(socket, {paths, {}})));
     }
   }
   // Until that is so, or for far longer than it should take.
@@ -108,7 +108,7 @@ TEST(BoundedWays, SayThatTheSmallestOfUseAreTaken) {
 TEST(BoundedWays, TakeNothingFromStrangersAndNothingTwice) {
   TwoRanks ranks(up_to(1450 - 28, 2));
   const UdpSocket stranger(UdpAddress("127.0.0.1:0"));
-  const UdpAddress& to = ranks.peers[0].address;
+  const UdpAddress& to = ranks.peers[0].addresses[0];
   const auto send = [&](const std::vector<std::byte>& datagram, std::size_t bytes) {
     ASSERT_EQ(::sendto(stranger.fd(), datagram.data(), bytes, 0, to.raw(), to.bytes()),
               static_cast<ssize_t>(bytes));

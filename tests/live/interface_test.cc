@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+#include <vector>
+
 #include "talweg/error.h"
 
 namespace talweg::live {
@@ -28,6 +31,31 @@ TEST(Interface, UnderstandsNcclsGrammar) {
   EXPECT_EQ(choose_interface("^=lo,docker0", kThree).name, "eth0");
   EXPECT_EQ(choose_interface("^docker,br-", kThree).name, "eth0") << "loopback is no way to other hosts";
   EXPECT_EQ(choose_interface("^docker,eth", kThree).name, "lo") << "where nothing else is left";
+}
+
+std::vector<std::string> names_of(const std::string& choice, const std::vector<Interface>& from) {
+  std::vector<std::string> names;
+  for (const Interface& i : choose_interfaces(choice, from)) names.push_back(i.name);
+  return names;
+}
+
+TEST(Interface, ChoosesSeveralInTheOrderInWhichTheyAreNamed) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(names_of("=eth1,eth0", kThree), ElementsAre("eth1", "eth0"));
+  EXPECT_THAT(names_of("eth", kThree), ElementsAre("eth0", "eth1")) << "of one name, the kernel's";
+  EXPECT_THAT(names_of("eth1,eth", kThree), ElementsAre("eth1", "eth0")) << "each once";
+  EXPECT_THAT(names_of("", kThree), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(names_of("^eth0", kThree), ElementsAre("docker0", "eth1"));
+  EXPECT_THAT(names_of("^docker,eth", kThree), ElementsAre("lo")) << "where nothing else is left";
+  EXPECT_THAT(names_of("lo,eth1", kThree), ElementsAre("lo", "eth1")) << "who names it wants it";
+  EXPECT_THROW(names_of("=eth", kThree), Error);
+  try {
+    names_of("=eth0,=eth1", kThree);
+    FAIL() << "else the second would be missing, and nothing say so";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                ::testing::HasSubstr("no network interface matches \"=eth1\"; there are: lo (127.0.0.1)"));
+  }
 }
 
 TEST(Interface, FailsLoudlyWhenNothingMatches) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,14 +62,14 @@ class UdpLinkAlone : public ::testing::Test {
     link_.emplace(std::move(connection), 0, options, loop_, ear_);
   }
   // As a link would say it.
-  void introduce(const UdpSocket& socket, std::uint32_t magic = 0x50445554, std::uint8_t version = 2) {
-    std::array<std::byte, 40> said{};
+  void introduce(const UdpSocket& socket, std::uint32_t magic = 0x50445554, std::uint8_t version = 3) {
+    std::array<std::byte, 72> said{};
     const auto port = static_cast<std::uint16_t>(socket.address().port());
     std::memcpy(said.data(), &magic, 4);
     std::memcpy(said.data() + 4, &port, 2);
     said[6] = std::byte{version};
     // In pieces, as it may come.
-    for (const auto& [from, bytes] : {std::pair{0UL, 3UL}, {3UL, 30UL}, {33UL, 7UL}}) {
+    for (const auto& [from, bytes] : {std::pair{0UL, 3UL}, {3UL, 30UL}, {33UL, 39UL}}) {
       ASSERT_EQ(::send(other_.get(), said.data() + from, bytes, 0), static_cast<ssize_t>(bytes));
       loop_.poll();
     }
@@ -116,7 +117,7 @@ TEST_F(UdpLinkAlone, EndsWhenTheOtherSideSpeaksOfSomethingElse) {
 
 TEST_F(UdpLinkAlone, EndsWhenTheOtherSideHasAnotherVersion) {
   open(15'000'000'000);
-  introduce(there_, 0x50445554, 3);
+  introduce(there_, 0x50445554, 4);
   EXPECT_EQ(ear_.failure, ErrorCode::version);
 }
 
@@ -125,7 +126,7 @@ TEST_F(UdpLinkAlone, BringsOverItsConnectionWhatIsNotAnswered) {
   introduce(there_);
   ASSERT_EQ(::send(other_.get(), "M", 1, 0), 1);
   std::array<std::byte, 256> said{};
-  ASSERT_EQ(::recv(other_.get(), said.data(), said.size(), 0), 40 + 1)
+  ASSERT_EQ(::recv(other_.get(), said.data(), said.size(), 0), 72 + 1)
       << "an introduction, and that it has met";
   send_frame();
   ssize_t n = 0;
@@ -275,7 +276,9 @@ TEST_F(UdpLinkAlone, HasNothingToDoWhileItsConnectionIsFull) {
 // Two links, and between them a firewall with datagrams. What it drops counts as sent.
 class UdpLinkPair : public ::testing::Test {
  protected:
-  explicit UdpLinkPair(std::size_t paths = 1, std::size_t largest = SIZE_MAX) : largest_(largest) {
+  explicit UdpLinkPair(std::size_t paths = 1, std::size_t largest = SIZE_MAX,
+                       const std::vector<UdpAddress>& of_0 = {})
+      : largest_(largest) {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     for (int side = 0; side < 2; ++side) {
@@ -284,7 +287,9 @@ class UdpLinkPair : public ::testing::Test {
       connection.streams.emplace_back(fds[side]);
       UdpLinkOptions options;
       options.end.flow.paths = paths;
+      if (side == 0) options.end.sender.paths.addresses = of_0;
       options.end.send = [this, side](int fd, mmsghdr* messages, unsigned n) {
+        note_way(side, fd, messages[0].msg_hdr);
         const auto fits = [this](mmsghdr& m) { return datagram_bytes(m.msg_hdr) <= largest_; };
         if (!fits(messages[0])) return ++dropped_[side], 1;
         n = static_cast<unsigned>(std::find_if_not(messages, messages + n, fits) - messages);
@@ -294,6 +299,15 @@ class UdpLinkPair : public ::testing::Test {
       };
       links_[side].emplace(std::move(connection), side, options, loop_, ears_[side]);
     }
+  }
+  // Of a message, which is of one path.
+  void note_way(int side, int fd, const msghdr& message) {
+    UdpAddress from, to;
+    socklen_t length = sizeof(sockaddr_in6);
+    ::getsockname(fd, from.raw(), &length);
+    std::memcpy(to.raw(), message.msg_name, message.msg_namelen);
+    for (UdpAddress* address : {&from, &to}) address->set_port(0);
+    ways_[side].emplace(to_string(from), to_string(to));
   }
   // Of the largest in a message: the kernel cuts it.
   static std::size_t datagram_bytes(msghdr& message) {
@@ -324,6 +338,7 @@ class UdpLinkPair : public ::testing::Test {
   bool blocked_[2] = {};  // what this side sends
   std::size_t largest_;   // that passes
   int dropped_[2] = {}, passed_[2] = {};
+  std::set<std::pair<std::string, std::string>> ways_[2];  // from and to
   Ear ears_[2];
   std::optional<UdpLink> links_[2];
 };
@@ -399,6 +414,26 @@ TEST_F(NarrowUdpLinkPair, TakesNoTrialOfAPathForDatagramsThatPass) {
   send_frame(0);
   ASSERT_TRUE(until([&] { return ears_[1].frames == 1; })) << "carried";
   EXPECT_FALSE(links_[0]->passes());
+}
+
+// Side 0 has two interfaces, side 1 but the one of its lifeline.
+class UnevenUdpLinkPair : public UdpLinkPair {
+ protected:
+  UnevenUdpLinkPair() : UdpLinkPair(2, SIZE_MAX, {UdpAddress("127.0.0.2:0"), UdpAddress("127.0.0.3:0")}) {}
+};
+
+TEST_F(UnevenUdpLinkPair, GoesFromAndToAllAddressesThatEitherSideHas) {
+  using Ways = std::set<std::pair<std::string, std::string>>;
+  ASSERT_TRUE(until([&] { return links_[0]->passes() && links_[1]->passes(); }));
+  const std::vector<std::byte> payload(200'000);
+  const Ways of_0{{"0.0.0.0:0", "127.0.0.1:0"}, {"127.0.0.3:0", "127.0.0.1:0"}};
+  const Ways of_1{{"127.0.0.1:0", "127.0.0.2:0"}, {"127.0.0.1:0", "127.0.0.3:0"}};
+  ASSERT_TRUE(until([&] {
+    for (const int side : {0, 1}) send_frame(side, payload);
+    return until([&] { return !links_[0]->unsent() && !links_[1]->unsent(); }) && ways_[0] == of_0 &&
+           ways_[1] == of_1;
+  }));
+  EXPECT_TRUE(links_[0]->passes() && links_[1]->passes());
 }
 
 }  // namespace

@@ -407,7 +407,8 @@ class Ends : public ::testing::Test {
     options.send = std::move(send);
     for (std::uint16_t i = 0; i < 2; ++i) {
       const wire::DatagramScope outward{9, 1, i, static_cast<std::uint16_t>(1 - i)};
-      ends_[i].emplace(std::move(sockets[i]), addresses[1 - i], UdpKeys{key, key}, outward, options);
+      ends_[i].emplace(std::move(sockets[i]), std::span(&addresses[1 - i], 1), UdpKeys{key, key}, outward,
+                       options);
     }
   }
   // `bytes` in each direction; every one of them is compared.
@@ -509,8 +510,21 @@ TEST_F(Ends, LeaveAPathThatIsDead) {
   EXPECT_LT(by.datagrams[2] - then, 20U);
 }
 
-TEST(Udp, OfPathsThatAreLeftIsToldByTheirNumber) {
+TEST(Udp, AddressesOfPathsAreToldInFourBytesEach) {
+  const std::vector<UdpAddress> own{UdpAddress("10.0.0.1:0"), UdpAddress("10.1.0.1:0")};
+  EXPECT_EQ(unpacked(packed(own), 4711),
+            (std::vector<UdpAddress>{UdpAddress("10.0.0.1:4711"), UdpAddress("10.1.0.1:4711")}));
+  EXPECT_TRUE(unpacked(packed({}), 4711).empty());
+  const std::vector<UdpAddress> many(kMostPathAddresses + 1, own[0]);
+  EXPECT_EQ(unpacked(packed(many), 1).size(), kMostPathAddresses);
+  EXPECT_EQ(listening(own), UdpAddress("0.0.0.0:0"));
+  EXPECT_EQ(listening(std::span(own).first(1)), UdpAddress("10.0.0.1:0"));
+}
+
+TEST(Udp, PathsAreToldByTheirNumberAndAddresses) {
   EXPECT_EQ(paths_left(1, 4, "rank 7"), "1 of 4 paths to rank 7 answers nothing; it is left");
+  EXPECT_EQ(origin_of({4, {UdpAddress("10.0.0.1:0")}}), "") << "there is nothing to tell apart";
+  EXPECT_EQ(origin_of({4, {UdpAddress("10.0.0.1:0"), UdpAddress("10.1.0.1:0")}}), " from 10.0.0.1, 10.1.0.1");
   EXPECT_EQ(paths_left(3, 4, "rank 7"), "3 of 4 paths to rank 7 answer nothing; they are left");
 }
 

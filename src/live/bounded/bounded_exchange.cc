@@ -22,7 +22,7 @@ std::vector<std::uint32_t> credits_of(const std::vector<BoundedPeer>& peers) {
 
 UdpSenderOptions sender_options(const BoundedExchangeOptions& options) {
   UdpSenderOptions sender = options.sender;
-  sender.paths = options.paths;
+  sender.paths.count = options.paths;
   return sender;
 }
 
@@ -46,7 +46,7 @@ BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<B
       to_(peers.size()) {
   for (std::size_t r = 0; r < peers.size(); ++r)
     for (std::size_t path = 0; path < options.paths && r != static_cast<std::size_t>(self); ++path)
-      to_[r].push_back(sender_.add(peers[r].address, path));
+      to_[r].push_back(sender_.add(of_path(peers[r].addresses, path), path));
 }
 
 void BoundedExchange::step(std::int64_t now) {
@@ -72,8 +72,7 @@ void BoundedExchange::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
 
 int BoundedExchange::left_a_path() {
   for (int r = 0; r < ranks() && !told_; ++r) {
-    if (to_[static_cast<std::size_t>(r)].empty() || paths(r).left() == 0 || paths(r).times_left() == 0)
-      continue;
+    if (to_[static_cast<std::size_t>(r)].empty() || paths(r).dead() == 0) continue;
     told_ = true;
     return r;
   }

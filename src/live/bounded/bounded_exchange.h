@@ -50,8 +50,8 @@ std::uint16_t bounded_stride(std::size_t mtu, bool ipv6, wire::DatagramProtectio
 
 class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Exchange {
  public:
-  // `peers`: of all ranks; the own one's address is not used. Throws Error{invalid_argument} for bounds that
-  // are none. `more`: sockets of further paths (UdpSender).
+  // `peers`: of all ranks; the own one's addresses are not used. Throws Error{invalid_argument} for bounds
+  // that are none. `more`: sockets of further paths (UdpSender).
   BoundedExchange(UdpSocket socket, int self, const std::vector<BoundedPeer>& peers,
                   const BoundedExchangeOptions& options, std::vector<UdpSocket> more = {});
   BoundedExchange(const BoundedExchange&) = delete;  // its sender and receiver know where its socket is

@@ -19,9 +19,9 @@ namespace talweg::live {
 
 // A rank as the others know it.
 struct BoundedPeer {
-  UdpAddress address;
-  wire::Secret secret{};        // by which it seals
-  std::uint32_t credit = 1500;  // bytes that each other rank may have on their way to it
+  std::vector<UdpAddress> addresses;  // to which paths go in turn; at least one
+  wire::Secret secret{};              // by which it seals
+  std::uint32_t credit = 1500;        // bytes that each other rank may have on their way to it
 };
 
 class BoundedPeers {

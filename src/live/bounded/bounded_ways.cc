@@ -33,9 +33,10 @@ BoundedWays::BoundedWays(const UdpSocket& socket, int self, std::span<const Boun
   for (std::size_t r = 0; r < peers.size(); ++r) {
     to_.emplace_back();
     if (r == static_cast<std::size_t>(self)) continue;
-    for (std::size_t path = 0; path < paths; ++path) to_[r].push_back(sender_.add(peers[r].address, path));
+    for (std::size_t path = 0; path < paths; ++path)
+      to_[r].push_back(sender_.add(of_path(peers[r].addresses, path), path));
     const std::size_t payload =
-        wire::datagram_payload(sender_.mtu(to_[r][0]), socket.ipv6(), suite.protection);
+        wire::datagram_payload(sender_.least_mtu(to_[r]), socket.ipv6(), suite.protection);
     largest[r] = payload < kLeastBoundedPayload ? 0 : around + std::min(payload, most_payload);
     wanted_ = std::min(wanted_, largest[r]);
   }

@@ -27,9 +27,9 @@ namespace talweg::live {
 
 class BoundedWays {
  public:
-  // `peers`: of all ranks; the own one's address is not used. `most`: bytes of a tensor that a packet is to
-  // have. `socket` must outlive it. `send`: for tests. `more`: sockets
-  // of further paths, which take_more() gives back.
+  // `peers`: of all ranks; the own one's addresses are not used. `most`: bytes of a tensor that a packet is
+  // to have. `socket` must outlive it. `send`: for tests. `more`: sockets of further paths, which take_more()
+  // gives back.
   BoundedWays(const UdpSocket& socket, int self, std::span<const BoundedPeer> peers,
               wire::DatagramSuite suite, std::size_t most, UdpSender::SendCall send = {},
               std::vector<UdpSocket> more = {});

@@ -44,35 +44,72 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-}  // namespace
+// Of a choice, as choose_interface() says.
+class Grammar {
+ public:
+  explicit Grammar(const std::string& choice) : excludes_(choice.empty()) {
+    std::string list = choice;
+    while (!list.empty() && (list[0] == '^' || list[0] == '=')) {
+      (list[0] == '^' ? excludes_ : exact_) = true;
+      list.erase(0, 1);
+    }
+    names_ = choice.empty() ? std::vector<std::string>{"docker"} : split(list);
+  }
+  bool excludes() const { return excludes_; }
+  const std::string& name(std::size_t place) const { return names_[place]; }
+  bool is(std::size_t place, const Interface& i) const {
+    return exact_ ? i.name == names_[place] : i.name.starts_with(names_[place]);
+  }
+  // Where the choice has it first: below places(), of which there is one where names are excluded; else
+  // places().
+  std::size_t place_of(const Interface& i) const {
+    std::size_t place = 0;
+    while (place < names_.size() && !is(place, i)) ++place;
+    return !excludes_ ? place : place == names_.size() ? 0 : 1;
+  }
+  std::size_t places() const { return excludes_ ? 1 : names_.size(); }
 
-Interface choose_interface(const std::string& choice, const std::vector<Interface>& from) {
-  std::string list = choice;
-  bool exclude = false;
-  bool exact = false;
-  while (!list.empty() && (list[0] == '^' || list[0] == '=')) {
-    (list[0] == '^' ? exclude : exact) = true;
-    list.erase(0, 1);
-  }
-  if (choice.empty()) {
-    exclude = true;
-    list = "docker";
-  }
-  const std::vector<std::string> names = split(list);
-  std::optional<Interface> loopback;
-  for (const Interface& i : from) {
-    const bool named = std::ranges::any_of(
-        names, [&](const std::string& n) { return exact ? i.name == n : i.name.starts_with(n); });
-    if (named == exclude) continue;
-    // Who excludes one card means another card: loopback only where there is nothing else.
-    if (!exclude || !i.loopback) return i;
-    if (!loopback) loopback = i;
-  }
-  if (loopback) return *loopback;
+ private:
+  bool excludes_;
+  bool exact_ = false;
+  std::vector<std::string> names_;
+};
+
+[[noreturn]] void none_matches(const std::string& choice, const std::vector<Interface>& from) {
   std::vector<std::string> there;
   for (const Interface& i : from) there.push_back(fmt::format("{} ({})", i.name, i.address));
   refuse("no network interface matches \"{}\"; there are: {}", choice,
          there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
+}
+
+}  // namespace
+
+Interface choose_interface(const std::string& choice, const std::vector<Interface>& from) {
+  const Grammar grammar(choice);
+  std::optional<Interface> loopback;
+  for (const Interface& i : from) {
+    if (grammar.place_of(i) == grammar.places()) continue;
+    // Who excludes one card means another card: loopback only where there is nothing else.
+    if (!grammar.excludes() || !i.loopback) return i;
+    if (!loopback) loopback = i;
+  }
+  if (loopback) return *loopback;
+  none_matches(choice, from);
+}
+
+std::vector<Interface> choose_interfaces(const std::string& choice, const std::vector<Interface>& from) {
+  const Interface first = choose_interface(choice, from);
+  const Grammar grammar(choice);
+  std::vector<Interface> chosen;
+  for (std::size_t place = 0; place < grammar.places(); ++place) {
+    for (const Interface& i : from)
+      if (grammar.place_of(i) == place && (!grammar.excludes() || i.loopback == first.loopback))
+        chosen.push_back(i);
+    if (!grammar.excludes() &&
+        std::ranges::none_of(from, [&](const auto& i) { return grammar.is(place, i); }))
+      none_matches(grammar.name(place), from);
+  }
+  return chosen;
 }
 
 bool is_loopback(const std::string& dotted) {

@@ -20,13 +20,13 @@ wire::DatagramScope turned(wire::DatagramScope scope) {
 }
 
 protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket& socket, std::size_t mtu,
-                                   const UdpAddress& peer) {
+                                   std::span<const UdpAddress> peer) {
   protocol::FlowOptions flow = options.flow;
   flow.window = static_cast<std::uint32_t>(std::min<std::size_t>(socket.window(), 1U << 31));
   flow.payload =
       std::min(options.most_payload, wire::datagram_payload(mtu, socket.ipv6(), options.suite.protection));
   if (flow.payload < wire::kMostAckBytes)
-    throw_error(ErrorCode::system, "sending datagrams to {}: {}", to_string(peer),
+    throw_error(ErrorCode::system, "sending datagrams to {}: {}", to_string(peer[0]),
                 mtu == 0 ? "there is no way to it" : "its path takes too small ones");
   flow.rate.wall_ns = wall_ns() - now_ns();
   flow.around =
@@ -36,26 +36,27 @@ protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket
 
 UdpSenderOptions sender_options(const UdpEndOptions& options) {
   UdpSenderOptions sender = options.sender;
-  sender.paths = options.flow.paths;
+  sender.paths.count = options.flow.paths;
   return sender;
 }
 
-std::vector<UdpSender::Destination> by_path(UdpSender& sender, const UdpAddress& peer, std::size_t paths) {
+std::vector<UdpSender::Destination> by_path(UdpSender& sender, std::span<const UdpAddress> peer,
+                                            std::size_t paths) {
   std::vector<UdpSender::Destination> to;
-  for (std::size_t path = 0; path < paths; ++path) to.push_back(sender.add(peer, path));
+  for (std::size_t path = 0; path < paths; ++path) to.push_back(sender.add(of_path(peer, path), path));
   return to;
 }
 
 }  // namespace
 
-UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
+UdpEnd::UdpEnd(UdpSocket socket, std::span<const UdpAddress> peer, const UdpKeys& keys,
                const wire::DatagramScope& outward, const UdpEndOptions& options)
     : socket_(std::move(socket)),
       suite_(options.suite),
       sender_(socket_, sender_options(options), options.send),
       receiver_(socket_),
       to_(by_path(sender_, peer, options.flow.paths)),
-      mtu_(mtu()),
+      mtu_(sender_.least_mtu(to_)),
       sealer_(keys.send, outward, options.suite),
       opener_(keys.receive, turned(outward), options.suite),
       flow_(flow_options(options, socket_, mtu_, peer)) {}
@@ -81,16 +82,11 @@ bool UdpEnd::send(std::int64_t now_ns, std::size_t most) {
   return true;
 }
 
-std::size_t UdpEnd::mtu() const {
-  std::size_t least = sender_.mtu(to_[0]);
-  for (const UdpSender::Destination to : to_) least = std::min(least, sender_.mtu(to));
-  return least;
-}
-
 // What was too large has been dropped; the flow notices, and sends it again in smaller pieces.
 void UdpEnd::keep_to_path() {
-  if (mtu() == mtu_) return;
-  mtu_ = mtu();
+  const std::size_t mtu = sender_.least_mtu(to_);
+  if (mtu == mtu_) return;
+  mtu_ = mtu;
   flow_.set_payload(wire::datagram_payload(mtu_, socket_.ipv6(), suite_.protection));
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "live/udp/udp_receiver.h"
@@ -32,10 +33,10 @@ struct UdpKeys {
 
 class UdpEnd {
  public:
-  // `outward`: from here to the other side; what comes has its ends exchanged. Throws Error{system} when
-  // there is no way to `peer`.
-  UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys, const wire::DatagramScope& outward,
-         const UdpEndOptions& options);
+  // `peer`: its addresses, to which paths go in turn; at least one. `outward`: from here to the other side;
+  // what comes has its ends exchanged. Throws Error{system} when there is no way to any of them.
+  UdpEnd(UdpSocket socket, std::span<const UdpAddress> peer, const UdpKeys& keys,
+         const wire::DatagramScope& outward, const UdpEndOptions& options);
   UdpEnd(const UdpEnd&) = delete;  // its sender and receiver know where its socket is
   UdpEnd& operator=(const UdpEnd&) = delete;
 
@@ -73,7 +74,6 @@ class UdpEnd {
   void keep_to_path();
   bool open(std::span<std::byte> datagram, bool marked, std::int64_t now_ns, std::int64_t waited_ns,
             wire::DatagramHeader& header);
-  std::size_t mtu() const;  // of the path that takes the smallest packets
 
   UdpSocket socket_;
   wire::DatagramSuite suite_;

@@ -19,7 +19,7 @@ namespace talweg::live {
 namespace {
 
 constexpr std::uint32_t kIntroductionMagic = 0x50445554;  // "TUDP"
-constexpr std::uint8_t kIntroductionVersion = 2;
+constexpr std::uint8_t kIntroductionVersion = 3;
 constexpr std::byte kMet{'M'};  // behind an introduction: the other one has been read
 
 // Numbers of the handles.
@@ -69,12 +69,15 @@ UdpLink::UdpLink(Connection connection, int own, const UdpLinkOptions& options, 
   if (!connection.secrets.empty()) session_ = connection.secrets[0];
   set_non_blocking(lifeline_);
   other_ = address_beside(lifeline_, true);
-  socket_.emplace(with_port(address_beside(lifeline_, false), 0), options.socket);
+  const std::vector<UdpAddress>& addresses = options.end.sender.paths.addresses;
+  socket_.emplace(addresses.empty() ? with_port(address_beside(lifeline_, false), 0) : listening(addresses),
+                  options.socket);
   mine_ = {kIntroductionMagic,
            static_cast<std::uint16_t>(socket_->address().port()),
            kIntroductionVersion,
            static_cast<std::uint8_t>(wire::has_aes() ? 1 : 0),
-           {}};
+           {},
+           packed(addresses)};
   wire::fill_random(mine_.secret);
   // Nothing else has been sent there: it takes so few bytes at once.
   check(static_cast<int>(::send(lifeline_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL)),
@@ -187,12 +190,11 @@ void UdpLink::note_size(std::size_t before) {
 
 void UdpLink::note_paths() {
   const protocol::PathChooser& paths = end_->flow().paths();
-  if (paths.times_left() == left_) return;
   // Once: where one comes and goes a line each time would say nothing more.
-  if (std::exchange(left_, paths.times_left()) == 0)
-    Logger(own_).log(
-        LogLevel::warn, "net", "{}",
-        paths_left(std::max<std::size_t>(paths.left(), 1), paths.paths(), fmt::format("rank {}", peer_)));
+  if (told_of_paths_ || paths.dead() == 0) return;
+  told_of_paths_ = true;
+  Logger(own_).log(LogLevel::warn, "net", "{}",
+                   paths_left(paths.dead(), paths.paths(), fmt::format("rank {}", peer_)));
 }
 
 // It is a policy of this host: of each link a line would say nothing more.
@@ -352,8 +354,10 @@ void UdpLink::meet() {
                      session_ ? wire::mixed(theirs_.secret, session_->receive) : theirs_.secret};
   const wire::DatagramScope outward{0, 0, static_cast<std::uint16_t>(own_),
                                     static_cast<std::uint16_t>(peer_)};
+  std::vector<UdpAddress> theirs = unpacked(theirs_.addresses, theirs_.port);
+  if (theirs.empty()) theirs.push_back(with_port(other_, theirs_.port));
   try {
-    end_.emplace(std::move(*socket_), with_port(other_, theirs_.port), keys, outward, options);
+    end_.emplace(std::move(*socket_), theirs, keys, outward, options);
     for (const UdpSocket& more : end_->more_sockets())
       handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   } catch (const Error& e) {

@@ -1,10 +1,10 @@
 // UdpLink: to a rank of another host, with frames in datagrams (udp_end.h) beside the TCP connection that
 // joining has left.
 //
-// The connection is the lifeline. Over it both ends say their ports and the secrets by which they seal, which
-// are mixed with the handshake's where the group encrypts; its end is the end of the link; and whether the
-// other machine answers is asked over it, as for TcpLink. Everything else goes in datagrams, all of it in the
-// order in which it was sent.
+// The connection is the lifeline. Over it both ends say their ports and addresses and the secrets by which
+// they seal, which are mixed with the handshake's where the group encrypts; its end is the end of the link;
+// and whether the other machine answers is asked over it, as for TcpLink. Everything else goes in datagrams,
+// all of it in the order in which it was sent.
 //
 // Where datagrams bring no answer, kMissed times in a row, they go over the lifeline as they are, behind
 // their length in two bytes. So what was on its way when a firewall closed still arrives; passes() says that
@@ -109,8 +109,9 @@ class UdpLink : public Link, private Watcher {
     std::uint8_t version = 0;
     std::uint8_t has_aes = 0;
     wire::Secret secret{};
+    PathAddresses addresses{};  // none: that of its lifeline
   };
-  static_assert(sizeof(Introduction) == 40);
+  static_assert(sizeof(Introduction) == 72);
 
   UdpLinkOptions options_;
   const int own_;
@@ -134,7 +135,7 @@ class UdpLink : public Link, private Watcher {
   std::vector<std::byte> carried_;   // and of what came there, what is not yet a whole one
   bool lifeline_ended_ = false;
   std::int64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
-  std::uint64_t left_ = 0;     // times that a path was found to answer nothing
+  bool told_of_paths_ = false;
 
   SendQueue queue_;
   wire::FrameWriter<OutFrame> writer_;

@@ -32,20 +32,6 @@ bool means_no_offload(int error) {
 
 }  // namespace
 
-std::vector<UdpSocket> more_paths(const UdpSocket& first, std::size_t paths) {
-  std::vector<UdpSocket> more;
-  UdpAddress local = first.address();
-  local.set_port(0);
-  for (std::size_t path = 1; path < paths; ++path)
-    more.emplace_back(local, UdpOptions{.merge = false, .deaf = true});
-  return more;
-}
-
-std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom) {
-  return fmt::format("{} of {} paths to {} {}", left, paths, whom,
-                     left == 1 ? "answers nothing; it is left" : "answer nothing; they are left");
-}
-
 std::string classes_refused(const UdpSendStatistics& statistics) {
   return fmt::format(
       "this host refuses DSCP and ECN of datagrams ({}): they travel in one class, without either, so that "
@@ -58,11 +44,11 @@ std::string classes_refused(const UdpSendStatistics& statistics) {
 UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall send,
                      std::vector<UdpSocket> more)
     : socket_(socket),
-      options_(options),
+      options_(std::move(options)),
       send_(send ? std::move(send)
                  : [](int fd, mmsghdr* messages,
                       unsigned n) { return ::sendmmsg(fd, messages, n, MSG_DONTWAIT); }),
-      more_(more.empty() ? more_paths(socket, options.paths) : std::move(more)),
+      more_(more.empty() ? more_paths(socket, options_.paths) : std::move(more)),
       arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {}
 
 UdpSender::Destination UdpSender::add(const UdpAddress& address, std::size_t path) {
@@ -84,6 +70,13 @@ void UdpSender::remove(Destination to) {
 
 void UdpSender::change(Destination to, const UdpAddress& address) {
   destinations_[to] = {address, socket_.path_mtu(address), options_.offload, true, destinations_[to].path};
+}
+
+std::size_t UdpSender::least_mtu(std::span<const Destination> of) const {
+  std::size_t least = 0;
+  for (const Destination to : of)
+    if (const std::size_t known = mtu(to); known > 0 && (least == 0 || known < least)) least = known;
+  return least;
 }
 
 std::byte* UdpSender::place(Destination to, std::uint8_t service, std::size_t most) {

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "live/udp/udp_paths.h"
 #include "live/udp/udp_socket.h"
 
 namespace talweg::live {
@@ -36,7 +37,7 @@ namespace talweg::live {
 struct UdpSenderOptions {
   bool offload = true;         // UDP_SEGMENT
   bool mark_priority = false;  // set DSCP by the priority of a datagram; else all is best effort
-  std::size_t paths = 1;
+  UdpPaths paths = {};
 };
 
 struct UdpSendStatistics {
@@ -51,10 +52,6 @@ struct UdpSendStatistics {
   std::uint64_t blocked = 0;          // the kernel had no room
 };
 
-// Sockets of all `paths` but the first, which is by `first`. Throws Error{system}.
-std::vector<UdpSocket> more_paths(const UdpSocket& first, std::size_t paths);
-// For people: of so many paths to `whom` some were left.
-std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom);
 // For people, where class_refused is not 0: what is refused, what it costs and what to do.
 std::string classes_refused(const UdpSendStatistics& statistics);
 
@@ -78,6 +75,8 @@ class UdpSender {
   // Of IP packets to it, as the kernel has it; smaller after something was too large. 0: no way there is
   // known.
   std::size_t mtu(Destination to) const { return destinations_[to].mtu; }
+  // Of all that a way is known to; 0: to none.
+  std::size_t least_mtu(std::span<const Destination> of) const;
   bool offloads(Destination to) const { return destinations_[to].offload; }
 
   // Where the next datagram is to be written, with `service` (wire/datagram.h) as its class, and `most` bytes

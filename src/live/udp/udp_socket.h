@@ -26,6 +26,9 @@ class UdpAddress {
   explicit UdpAddress(std::string_view text);
   bool ipv6() const { return any_.base.sa_family == AF_INET6; }
   int port() const { return ntohs(ipv6() ? any_.v6.sin6_port : any_.v4.sin_port); }
+  // Of IPv4, in the network's order, as in sockaddr_in.
+  std::uint32_t ipv4() const { return ipv6() ? 0 : any_.v4.sin_addr.s_addr; }
+  void set_ipv4(std::uint32_t address) { any_.v4.sin_addr.s_addr = address; }
   void set_port(std::uint16_t port) { (ipv6() ? any_.v6.sin6_port : any_.v4.sin_port) = htons(port); }
   sockaddr* raw() { return &any_.base; }
   const sockaddr* raw() const { return &any_.base; }

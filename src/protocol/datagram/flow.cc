@@ -136,7 +136,7 @@ bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::Datagra
                         std::byte* payload) {
   header = {.service = wire::kOrdinary};
   if (acknowledgement_due(now_ns) && arrivals_.any()) {
-    path_ = paths_.unanswered(now_ns);
+    path_ = std::exchange(asked_again_, false) ? paths_.answering_again(now_ns) : paths_.unanswered(now_ns);
     make_acknowledgement(now_ns, header, payload);
   } else if (probe_due_) {
     make_probe(number, now_ns, header, payload);
@@ -208,9 +208,14 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
   }
   const SentPacket* const oldest = sent_.oldest();
+  // What has left last may have met a dead path; or its answer has, and the others are dead.
+  const auto path = [&] {
+    if (missed_ > 1) return paths_.again(now_ns);
+    return paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
+  };
   if (size_once_ > 0 || size_tries_ > 0) {
     only_asks_ = false;
-    path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
+    path_ = path();
     header.length = static_cast<std::uint16_t>(size_once_ > 0 ? std::exchange(size_once_, 0) : size_to_try());
     std::memset(payload, 0, header.length);  // what fills it says nothing
     return make_empty(number, now_ns, header, false);
@@ -219,7 +224,7 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     path_ = oldest->path;
     return make_empty(number, now_ns, header, false);
   }
-  path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
+  path_ = path();
   if (oldest != nullptr && oldest->length > 0) {
     const std::size_t most = payload_ - wire::kFlowOffsetBytes;
     const SendBuffer& buffer = out_[oldest->channel];
@@ -314,6 +319,7 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
     case FlowType::probe:
       arrivals_.came(header.number, true, now_ns - waited_ns, now_ns);
       arrivals_.tell_now();
+      asked_again_ = true;
       return;
     case FlowType::acknowledgement: {
       wire::Acknowledgement ack;
@@ -344,6 +350,7 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
     case ReceiveBuffer::Result::known:
       ++statistics_.known;
       arrivals_.tell_now();  // its sender does not know
+      asked_again_ = true;
       break;
     case ReceiveBuffer::Result::no_room:
       ++statistics_.no_room;

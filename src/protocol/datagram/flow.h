@@ -193,6 +193,7 @@ class DatagramFlow {
 
   SentPackets sent_;
   PathChooser paths_;
+  bool asked_again_ = false;  // by who may not have had the answer
   std::size_t path_ = 0;
   bool stirred_ = false;  // something has left since paths were looked at
   RoundTrip rtt_;

@@ -63,6 +63,11 @@ std::size_t PathChooser::left() const {
       std::ranges::count_if(paths_, [](const Path& p) { return p.known && !p.in_use; }));
 }
 
+std::size_t PathChooser::dead() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      paths_, [](const Path& p) { return p.known && !p.in_use && p.vain >= kDeadAfter; }));
+}
+
 std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
   const double least = best();
   // Where others have answered, one that has not is as one that is tried.
@@ -93,19 +98,32 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
   return current_;
 }
 
-std::size_t PathChooser::beside(std::size_t path, std::int64_t now_ns) {
-  if (!several()) return 0;
-  // In turn, questions could always take a dead one, and answers another.
+// Always in turn, questions could take a dead one each time, and answers another.
+std::uint64_t PathChooser::random(std::int64_t now_ns) {
   random_ = (random_ + static_cast<std::uint64_t>(now_ns)) * 0x5851F42D4C957F2DULL + 0x14057B7EF767814FULL;
+  return random_ >> 33;
+}
+
+std::size_t PathChooser::first_well(std::uint64_t from, std::size_t but, std::int64_t now_ns) const {
   for (const bool any : {now_ns >= heard_until_ns_, true}) {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
-      const std::size_t p = ((random_ >> 33) + i) % paths_.size();
+      const std::size_t p = (from + i) % paths_.size();
       const Path& is = paths_[p];
-      if (p == path || (!any && (!is.in_use || is.in_row > 0 || is.delay_ns == 0))) continue;
+      if (p == but || (!any && (!is.in_use || is.in_row > 0 || is.delay_ns == 0))) continue;
       return p;
     }
   }
   return 0;
+}
+
+std::size_t PathChooser::beside(std::size_t path, std::int64_t now_ns) {
+  return several() ? first_well(random(now_ns), path, now_ns) : 0;
+}
+
+std::size_t PathChooser::in_turn(Turn& turn, std::int64_t now_ns) {
+  if (!several()) return 0;
+  if (turn.at++ % paths_.size() == 0) turn.first = random(now_ns);
+  return first_well(turn.first + turn.at, paths_.size(), now_ns);
 }
 
 std::optional<std::size_t> PathChooser::trial(const SentPackets& sent, std::int64_t now_ns) {
@@ -125,7 +143,7 @@ void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip
   Path& p = paths_[path];
   silent_ = false;
   p.pending_ns = std::min(p.pending_ns, trip_ns);
-  p.in_row = 0;
+  p.in_row = p.vain = 0;
   p.missed = false;
   answered_ = true;
   p.room += static_cast<double>(bytes);
@@ -172,6 +190,7 @@ void PathChooser::lost(std::size_t path, std::int64_t now_ns) {
     const bool proved = now_ns - p.since_ns > kProved * p.wait_ns;
     p.wait_ns = proved ? kFirstTrialNs : std::min(2 * p.wait_ns, kMostTrialNs);
   } else if (tried) {
+    ++p.vain;
     p.wait_ns = std::min(2 * p.wait_ns, kMostTrialNs);
     if (p.known || p.in_row < kLeftAfter) {
       p.trial_ns = now_ns + p.wait_ns;

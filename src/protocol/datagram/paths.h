@@ -47,6 +47,8 @@ class PathChooser {
   // Until a path is tried again: one that was left, twice as long after each trial in vain; one in use of
   // which nothing is heard.
   static constexpr std::int64_t kFirstTrialNs = 10'000'000, kMostTrialNs = 1'000'000'000;
+  // Trials in vain, until it is called dead: a queue that is full for a moment loses some in a row, too.
+  static constexpr unsigned kDeadAfter = 4;
   static constexpr std::int64_t kQuietNs = 100'000'000;
   static constexpr double kFirstRoom = 3000;  // bytes
   static constexpr std::int64_t kNoTrip = std::numeric_limits<std::int64_t>::max();
@@ -67,9 +69,13 @@ class PathChooser {
   }
   // Any of those on which nothing has been missed since something arrived. If there is none, or nothing has
   // arrived for long, of all: who sends nothing else does not hear which are dead.
-  std::size_t unanswered(std::int64_t now_ns) { return several() ? beside(paths_.size(), now_ns) : 0; }
+  std::size_t unanswered(std::int64_t now_ns) { return beside(paths_.size(), now_ns); }
   // The same but for this one: what has left there may be lost.
   std::size_t beside(std::size_t path, std::int64_t now_ns);
+  // The same of all, but each in its turn, for one of several questions in a row that brought no answer, or
+  // an answer to such: any path may be dead, and few are to be in vain.
+  std::size_t again(std::int64_t now_ns) { return in_turn(questions_, now_ns); }
+  std::size_t answering_again(std::int64_t now_ns) { return in_turn(answers_, now_ns); }
   // It is tried now.
   std::optional<std::size_t> trial(const SentPackets& sent, std::int64_t now_ns);
 
@@ -90,6 +96,7 @@ class PathChooser {
   const RoundTrip& trip(std::size_t path) const { return paths_[path].trip; }
   bool in_use(std::size_t path) const { return paths_[path].in_use; }
   std::size_t left() const;  // paths that were in use and are not
+  std::size_t dead() const;  // of these, those that have answered no trial since: for people
   std::uint64_t times_left() const { return times_left_; }
   std::uint64_t times_back() const { return times_back_; }
   // About which part of all that leaves goes there.
@@ -103,6 +110,7 @@ class PathChooser {
     double delay_ns = 0;  // of late; 0: not known
     double loss = 0;      // of late
     unsigned in_row = 0;  // losses
+    unsigned vain = 0;    // trials, since it was left
     bool in_use = false, known = false, trying = false, missed = false;
     std::int64_t pending_ns = kNoTrip;  // the shortest trip that the present acknowledgement tells
     std::int64_t trial_ns = 0;          // when it is to be tried
@@ -112,7 +120,13 @@ class PathChooser {
     std::uint64_t used = 0;     // the burst that took it last
   };
 
+  struct Turn {
+    std::uint64_t at = 0, first = 0;
+  };
   std::size_t choose(const SentPackets& sent, std::int64_t now_ns);
+  std::uint64_t random(std::int64_t now_ns);
+  std::size_t first_well(std::uint64_t from, std::size_t but, std::int64_t now_ns) const;
+  std::size_t in_turn(Turn& turn, std::int64_t now_ns);
   static double cost(const Path& path) { return path.delay_ns * (1 + kLossTrips * path.loss); }
   double best() const;
   static double weight(const Path& path, double best);
@@ -124,6 +138,7 @@ class PathChooser {
   std::size_t burst_ = 0, burst_bytes_ = 0;
   std::uint64_t bursts_ = 0;
   std::uint64_t random_ = 0;
+  Turn answers_, questions_;
   std::int64_t heard_until_ns_ = std::numeric_limits<std::int64_t>::min();
   bool silent_ = false, answered_ = false;
   std::uint64_t times_left_ = 0, times_back_ = 0;
