@@ -18,6 +18,7 @@
 #include "base/temporary_folder.h"
 #include "live/system.h"
 #include "observe/dump_signal.h"
+#include "text/draft.h"
 
 namespace talweg::observe {
 
@@ -129,17 +130,15 @@ std::string write_atomically(const std::string& path, const std::string& text) {
   if (exists(there) && !is_regular_file(there)) return "it is there, and no file";
   if (!exists(there) && is_symlink(std::filesystem::symlink_status(path, ignored)))
     return "it is a link that leads nowhere";
-  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
-  const std::string whole = real.empty() ? path : real.string();
-  const std::string part = fmt::format("{}.{}.part", whole, ::getpid());
-  std::FILE* file = std::fopen(part.c_str(), "we");
+  text::Draft draft(path);
+  if (draft.failed()) return draft.failed().message();
+  std::FILE* file = std::fopen(draft.name().c_str(), "we");
   if (file == nullptr) return std::strerror(errno);
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int why = errno;
-  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), whole.c_str()) == 0) return {};
-  std::string reason = std::strerror(written ? errno : why);
-  std::remove(part.c_str());
-  return reason;
+  if (std::fclose(file) != 0 || !written) return std::strerror(written ? errno : why);
+  const std::error_code failed = draft.replace();
+  return failed ? failed.message() : std::string();
 }
 
 }  // namespace talweg::observe

@@ -523,5 +523,19 @@ TEST(Observer, WhatIsWrittenReplacesFilesAndNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
+// Whoever can guess a draft's name has nothing from it.
+TEST(Observer, ADraftIsNotWrittenThroughALinkThatIsThere) {
+  const Folder folder;
+  const std::string file = folder.path() + "/file";
+  const std::string precious = folder.path() + "/precious";
+  std::ofstream(precious) << "kept";
+  std::filesystem::create_symlink(precious, file + "." + std::to_string(::getpid()) + ".part");
+  EXPECT_EQ(observe::write_atomically(file, "text"), "");
+  EXPECT_EQ(text_of(file), "text");
+  EXPECT_FALSE(std::filesystem::is_symlink(file));
+  EXPECT_EQ(text_of(precious), "kept");
+  EXPECT_EQ(folder.files().size(), 2U) << "no draft is left";
+}
+
 }  // namespace
 }  // namespace talweg
