@@ -34,7 +34,7 @@ std::uint64_t digest(const std::string& text) {
 
 // What a group is told from outside, besides how to meet.
 struct Wishes {
-  observe::ObserverOptions seeing = observe::find_observer_options();
+  observe::ObserverOptions seeing;
   ResolvedSetting cluster_file, algorithm;
   group::NamedAlgorithms named;
   group::SwitchWish sums;
@@ -44,7 +44,8 @@ struct Wishes {
   bool pacing = switch_of("TALWEG_PACING");
 
   Wishes(const GroupOptions& options, int rank, int size)
-      : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
+      : seeing(observe::find_observer_options(rank)),
+        cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
         algorithm(resolve("TALWEG_ALGO", options.algorithm)),
         named(group::take_apart(algorithm.value)) {
     const steer::PlanChooser understood(steer::assumed_network({0}), named.trees, nullptr);

@@ -87,7 +87,7 @@ World::~World() {
   progress_.join();
   engine_.say_goodbye();
   if (observe::Metrics* metrics = observer_.metrics())
-    observe::write_atomically(observer_.options().metrics_file, metrics->text(sight(live::now_ns())));
+    write_down(observer_.options().metrics_file, metrics->text(sight(live::now_ns())));
 }
 
 std::unique_lock<std::mutex> World::lock() {

@@ -103,6 +103,7 @@ class World : public live::FrameHandler {
   void progress_loop();
   // In world_observe.cc.
   void look(std::unique_lock<std::mutex>& lock);
+  bool write_down(const std::string& path, const std::string& text) const;  // warns of what it cannot write
   void on_clock_frame(int peer, const wire::Header& header);
   observe::Sight sight(std::int64_t now_ns);
 

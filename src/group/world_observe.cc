@@ -47,6 +47,13 @@ observe::Sight World::sight(std::int64_t now_ns) {
   return sight;
 }
 
+bool World::write_down(const std::string& path, const std::string& text) const {
+  const std::string why = observe::write_atomically(path, text);
+  if (!why.empty())
+    Logger(observer_.options().rank).log(LogLevel::warn, "observe", "cannot write {}: {}", path, why);
+  return why.empty();
+}
+
 // From the progress thread: files are written without the lock, so that nobody waits for a disk.
 void World::look(std::unique_lock<std::mutex>& lock) {
   const std::int64_t now = live::now_ns();
@@ -69,9 +76,7 @@ void World::look(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   const Logger log(observer_.options().rank);
   for (const File& file : files) {
-    const std::string why = observe::write_atomically(file.path, file.text);
-    if (!why.empty()) log.log(LogLevel::warn, "observe", "cannot write {}: {}", file.path, why);
-    if (why.empty() && file.record)  // somebody asked, and wants to know where
+    if (write_down(file.path, file.text) && file.record)  // somebody asked, and wants to know where
       log.log(LogLevel::warn, "observe", "flight record written to {}", file.path);
   }
   lock.lock();

@@ -18,6 +18,7 @@
 #include "base/temporary_folder.h"
 #include "live/system.h"
 #include "observe/dump_signal.h"
+#include "text/draft.h"
 
 namespace talweg::observe {
 
@@ -40,9 +41,37 @@ std::string directory(const char* setting) {
   return path;
 }
 
+// As the file of that rank and job is called.
+std::string metrics_file(const std::string& pattern, int rank, std::uint64_t job) {
+  std::string path = expand_file_name(pattern, rank);
+  if (const auto at = path.find("%j"); at != std::string::npos)
+    path.replace(at, 2, fmt::format("{:016x}", job));
+  return path;
+}
+
+// What is there and no file, such as a device, is not replaced; a link stays, and leads to the new file.
+std::string why_not_replaced(const std::string& path) {
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored);
+  if (exists(there) && !is_regular_file(there)) return "it is there, and no file";
+  if (!exists(there) && is_symlink(std::filesystem::symlink_status(path, ignored)))
+    return "it is a link that leads nowhere";
+  return {};
+}
+
 }  // namespace
 
-ObserverOptions find_observer_options() {
+void check_metrics_file(const std::string& pattern, int rank) {
+  if (pattern.empty()) return;
+  const std::string path = metrics_file(pattern, rank, 0);
+  std::string why = why_not_replaced(path);
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(path, ignored).parent_path() / ".";
+  if (why.empty() && ::access(folder.c_str(), W_OK | X_OK) != 0) why = std::strerror(errno);
+  if (!why.empty()) throw_error(ErrorCode::system, "TALWEG_METRICS_FILE: cannot write {}: {}", path, why);
+}
+
+ObserverOptions find_observer_options(int rank) {
   ObserverOptions o;
   o.recorded = static_cast<std::size_t>(whole_number_of("TALWEG_RECORDER"));
   o.record_dir = directory("TALWEG_RECORDER_DIR");
@@ -52,6 +81,7 @@ ObserverOptions find_observer_options() {
   o.metrics_period_ns = wait_of("TALWEG_METRICS_PERIOD").value;
   o.trace_dir = directory("TALWEG_TRACE");
   o.trace_limit = static_cast<std::uint64_t>(whole_number_of("TALWEG_TRACE_LIMIT"));
+  check_metrics_file(o.metrics_file, rank);  // which may be in a folder that was made for the others
   return o;
 }
 
@@ -63,10 +93,7 @@ std::uint64_t job_number(std::uint64_t drawn) {
 
 namespace {
 ObserverOptions with_names(ObserverOptions options) {
-  std::string& path = options.metrics_file;
-  path = expand_file_name(path, options.rank);
-  if (const auto job = path.find("%j"); job != std::string::npos)
-    path.replace(job, 2, fmt::format("{:016x}", options.job));
+  options.metrics_file = metrics_file(options.metrics_file, options.rank, options.job);
   return options;
 }
 }  // namespace
@@ -123,23 +150,16 @@ std::string Observer::record_path(std::uint32_t group) const {
 }
 
 std::string write_atomically(const std::string& path, const std::string& text) {
-  // What is there and no file, such as a device, is not replaced; a link stays, and leads to the new file.
-  std::error_code ignored;
-  const auto there = std::filesystem::status(path, ignored);
-  if (exists(there) && !is_regular_file(there)) return "it is there, and no file";
-  if (!exists(there) && is_symlink(std::filesystem::symlink_status(path, ignored)))
-    return "it is a link that leads nowhere";
-  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
-  const std::string whole = real.empty() ? path : real.string();
-  const std::string part = fmt::format("{}.{}.part", whole, ::getpid());
-  std::FILE* file = std::fopen(part.c_str(), "we");
+  if (std::string why = why_not_replaced(path); !why.empty()) return why;
+  text::Draft draft(path);
+  if (draft.failed()) return draft.failed().message();
+  std::FILE* file = std::fopen(draft.name().c_str(), "we");
   if (file == nullptr) return std::strerror(errno);
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int why = errno;
-  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), whole.c_str()) == 0) return {};
-  std::string reason = std::strerror(written ? errno : why);
-  std::remove(part.c_str());
-  return reason;
+  if (std::fclose(file) != 0 || !written) return std::strerror(written ? errno : why);
+  const std::error_code failed = draft.replace();
+  return failed ? failed.message() : std::string();
 }
 
 }  // namespace talweg::observe

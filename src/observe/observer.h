@@ -30,8 +30,12 @@ struct ObserverOptions {
 };
 
 // From the settings. Throws Error{invalid_argument} naming the setting; Error{system} for a directory that
-// cannot be made.
-ObserverOptions find_observer_options();
+// cannot be made, and as check_metrics_file() does.
+ObserverOptions find_observer_options(int rank);
+
+// Throws Error{system} if nothing can be written where TALWEG_METRICS_FILE leads that rank: into a folder
+// that is missing, or in place of what is no file. Makes nothing.
+void check_metrics_file(const std::string& pattern, int rank);
 
 // What a job is called in records: not its own number, which strangers have no business to know. A group of
 // one rank (0) gets a number of its own.

@@ -15,6 +15,7 @@
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
 #include "observe/dump_signal.h"
+#include "observe/observer.h"
 #include "steer/assumed_network.h"
 #include "steer/plan_chooser.h"
 #include "study/machine.h"
@@ -77,6 +78,7 @@ std::string complaint_about(const Setting& setting) {
       refuse("TALWEG_DEBUG: expected none, version, warn, info or trace, got \"{}\"", value);
     if (const std::string unknown = LogFilter(value).unknown(); is("TALWEG_DEBUG_SUBSYS") && !unknown.empty())
       refuse("TALWEG_DEBUG_SUBSYS: {}", unknown);
+    if (is("TALWEG_METRICS_FILE")) observe::check_metrics_file(value, 0);
     if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
     if (is("TALWEG_PATHS_IFNAME")) group::udp_paths();
     if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());

@@ -9,12 +9,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "text/draft.h"
 
 namespace talweg::text {
 namespace {
@@ -26,20 +28,6 @@ bool can_be_replaced(const std::string& path) {
   std::error_code ignored;
   const auto there = fs::status(path, ignored);
   return there.type() == fs::file_type::not_found || fs::is_regular_file(there);
-}
-
-fs::path draft_of(const std::string& path) {
-  std::error_code ignored;
-  const fs::path real = fs::weakly_canonical(path, ignored);  // a link stays, and leads to the new file
-  return (real.empty() ? path : real.string()) + fmt::format(".{}.part", getpid());
-}
-
-// A new file that is nobody else's: what a stranger, or an ended process, has left under its name goes.
-bool make_anew(const fs::path& draft) {
-  std::error_code ignored;
-  fs::remove(draft, ignored);
-  const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  return file >= 0 && ::close(file) == 0;
 }
 
 }  // namespace
@@ -82,29 +70,19 @@ void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
     fill(text);
     return print(text.str());
   }
-  const bool replaces = can_be_replaced(path_);
-  const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
-  const bool elsewhere = replaces && !make_anew(draft);  // a folder in which only this file may be changed
+  std::optional<Draft> draft;
+  if (can_be_replaced(path_)) draft.emplace(path_);
+  if (draft && draft->failed()) draft.reset();  // a folder in which only this file may be changed
   const PipeOpening pipe(option_, path_);
   errno = 0;
-  std::ofstream file(elsewhere ? fs::path(path_) : draft, std::ios::binary);
-  try {
-    fill(file);
-  } catch (...) {
-    std::error_code ignored;
-    if (replaces && !elsewhere) fs::remove(draft, ignored);
-    throw;
-  }
+  std::ofstream file(draft ? draft->name() : path_, std::ios::binary);
+  fill(file);
   file.close();
-  std::error_code failed;
   int reason = errno;
-  if (replaces && !elsewhere && file) {
-    std::string real = draft.string();
-    fs::rename(draft, real.substr(0, real.size() - fmt::format(".{}.part", getpid()).size()), failed);
-  }
+  std::error_code failed;
+  if (file && draft) failed = draft->replace();
   if (file && !failed) return;
   if (failed) reason = failed.value();
-  if (replaces && !elsewhere) fs::remove(draft, failed);
   throw_error(ErrorCode::system, "{}: cannot write {}: {}", option_, path_,
               reason != 0 ? std::strerror(reason) : "not all of it was taken");
 }

@@ -20,12 +20,15 @@ TEST(Info, SaysEverySettingWithItsValueAndOrigin) {
 }
 
 TEST(Info, MarksWhatARunWouldRefuseAndEndsWith1) {
-  const auto outcome = talweg({"info"}, {"TALWEG_TIMEOUT=foo", "TALWEG_CHECKSUM=maybe", "TALWEG_ALGO=rign",
-                                         "TALWEG_DUMP_SIGNAL=HUP", "TALWEG_DEBUG_SUBSYS=plam"});
+  const auto outcome = talweg(
+      {"info"}, {"TALWEG_TIMEOUT=foo", "TALWEG_CHECKSUM=maybe", "TALWEG_ALGO=rign", "TALWEG_DUMP_SIGNAL=HUP",
+                 "TALWEG_DEBUG_SUBSYS=plam", "TALWEG_METRICS_FILE=/no/such/folder/%r.prom"});
   EXPECT_EQ(outcome.exit_code, 1);
   for (const char* wrong :
        {"wrong: TALWEG_TIMEOUT: expected a time", "wrong: TALWEG_CHECKSUM: expected 1 or on",
-        "wrong: TALWEG_DUMP_SIGNAL: expected USR1", "rign", "no sub-system is called \"PLAM\""})
+        "wrong: TALWEG_DUMP_SIGNAL: expected USR1",
+        "wrong: TALWEG_METRICS_FILE: cannot write /no/such/folder/0.prom", "rign",
+        "no sub-system is called \"PLAM\""})
     EXPECT_THAT(outcome.out, HasSubstr(wrong));
   const auto json = talweg({"info", "--json", "-"}, {"TALWEG_CLUSTER=/no/such/file"});
   EXPECT_EQ(json.exit_code, 1);

@@ -74,6 +74,8 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
                                        {"TALWEG_HOST_TIMEOUT", "soon"},
                                        {"TALWEG_SOCKET_IFNAME", "=none"},
                                        {"TALWEG_RECORDER", "many"},
+                                       {"TALWEG_METRICS_FILE", "/no/such/folder/%r.prom"},
+                                       {"TALWEG_METRICS_FILE", "/dev/null"},
                                        {"TALWEG_METRICS_PERIOD", "soon"},
                                        {"TALWEG_PROBE", "perhaps"},
                                        {"TALWEG_REPLAN", "perhaps"},

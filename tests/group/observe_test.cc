@@ -426,6 +426,54 @@ TEST(Metrics, AreWrittenForEachRankAndCountEveryCall) {
   EXPECT_EQ(folder.files().size(), 2u) << "no half-written file is left";
 }
 
+// However short the job was: its first page is written at once, and the next one at its end.
+TEST(Metrics, ThatCannotBeWrittenAtTheEndAreWarnedOf) {
+  const Folder folder;
+  const std::string path = folder.path() + "/gone/0.prom";
+  std::filesystem::create_directory(folder.path() + "/gone");
+  const Variable file("TALWEG_METRICS_FILE", folder.path() + "/gone/%r.prom");
+  const Variable period("TALWEG_METRICS_PERIOD", "10000s");
+  testing::internal::CaptureStderr();
+  run_ranks(1, [&](Group& g) {
+    for (int i = 0; i < 3000 && !std::filesystem::exists(path); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    g.barrier();
+    std::filesystem::remove_all(folder.path() + "/gone");
+  });
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("WARN observe: cannot write " + path + ": No such file or directory\n"));
+  EXPECT_EQ(log.find("observe:"), log.rfind("observe:")) << log;
+}
+
+TEST(Metrics, AreRefusedAtOnceWhereTheyCannotBeWritten) {
+  const Folder folder;
+  const std::string pipe = folder.path() + "/0.prom", link = folder.path() + "/link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(folder.path() + "/nothing", link);
+  const auto refusal = [](const std::string& pattern) -> std::string {
+    const Variable file("TALWEG_METRICS_FILE", pattern);
+    try {
+      observe::find_observer_options(0);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::system);
+      return e.what();
+    }
+    return "none";
+  };
+  const std::string said = "TALWEG_METRICS_FILE: cannot write ";
+  EXPECT_EQ(refusal(folder.path() + "/%r.prom"), said + pipe + ": it is there, and no file");
+  EXPECT_EQ(refusal(folder.path()), said + folder.path() + ": it is there, and no file");
+  EXPECT_EQ(refusal("/dev/null"), said + "/dev/null: it is there, and no file");
+  EXPECT_EQ(refusal(link), said + link + ": it is a link that leads nowhere");
+  EXPECT_EQ(refusal(folder.path() + "/no/a"), said + folder.path() + "/no/a: No such file or directory");
+  EXPECT_EQ(refusal(pipe + "/a"), said + pipe + "/a: Not a directory");
+  EXPECT_EQ(refusal(folder.path() + "/%j-%r.prom"), "none");
+  EXPECT_EQ(refusal("talweg-%r.prom"), "none");
+  std::ofstream(folder.path() + "/nothing") << "before";
+  EXPECT_EQ(refusal(link), "none");
+  EXPECT_EQ(folder.files().size(), 3U) << "nothing is made";
+}
+
 TEST(Trace, HasForEachChunkAnArrowFromItsSenderToItsReceiver) {
   for (const char* shm : {"on", "off"}) {
     const Folder folder;
@@ -521,6 +569,20 @@ TEST(Observer, WhatIsWrittenReplacesFilesAndNothingElse) {
   EXPECT_EQ(observe::write_atomically(link, "again"), "it is a link that leads nowhere");
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+// Whoever can guess a draft's name has nothing from it.
+TEST(Observer, ADraftIsNotWrittenThroughALinkThatIsThere) {
+  const Folder folder;
+  const std::string file = folder.path() + "/file";
+  const std::string precious = folder.path() + "/precious";
+  std::ofstream(precious) << "kept";
+  std::filesystem::create_symlink(precious, file + "." + std::to_string(::getpid()) + ".part");
+  EXPECT_EQ(observe::write_atomically(file, "text"), "");
+  EXPECT_EQ(text_of(file), "text");
+  EXPECT_FALSE(std::filesystem::is_symlink(file));
+  EXPECT_EQ(text_of(precious), "kept");
+  EXPECT_EQ(folder.files().size(), 2U) << "no draft is left";
 }
 
 }  // namespace

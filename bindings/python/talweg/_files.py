@@ -3,10 +3,15 @@ ones that are read."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
 
 Path = str | os.PathLike[str]
+
+# Where a file may be changed and nothing beside it, and where a mounted file is: it is written in place.
+_FIXED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ENAMETOOLONG)
 
 
 def check(argument: str, path: Path | None) -> None:
@@ -34,12 +39,45 @@ def check_apart(argument: str, path: Path | None, other: str, other_path: Path |
 
 
 def write(argument: str, path: Path, text: str) -> None:
-    """Raises OSError in one line, which a file's own does not do for what fails after it was opened."""
+    """Raises OSError in one line, which a file's own does not do for what fails after it was opened. A file that is there is replaced
+    once the new one is whole, and keeps its permissions; a link to it stays; devices and pipes are written to as they are."""
     try:
+        if _replace(path, text):
+            return
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise _refused(argument, path, error) from None
+
+
+def _replace(path: Path, text: str) -> bool:
+    """False, with nothing changed, where a file cannot be replaced and can only be written in place."""
+    real = os.path.realpath(path)
+    permissions = None
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            return False
+        permissions = stat.S_IMODE(mode)
+    draft, made = f"{real}.{os.getpid()}.part", False
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(draft)  # a stranger's, or an ended process's
+        with open(draft, "x", encoding="utf-8") as file:
+            made = True
+            if permissions is not None:
+                os.fchmod(file.fileno(), permissions)
+            file.write(text)
+        os.replace(draft, real)
+        made = False
+    except OSError as error:
+        if error.errno in _FIXED:
+            return False
+        raise
+    finally:
+        if made:
+            os.remove(draft)
+    return True
 
 
 def read(path: Path, most: int) -> str:
