@@ -164,5 +164,30 @@ TEST(Environment, TimeoutsTakeUnits) {
   EXPECT_THROW(find_timeout({}), Error);
 }
 
+TEST(Environment, AClusterFileDecidesThePlan) {
+  const TemporaryFile file;
+  {
+    std::FILE* f = std::fopen(file.path().c_str(), "w");
+    std::fputs(
+        "nodes:\n  - {name: fast, kind: worker}\n  - {name: slow, kind: worker}\n  - {name: also_slow, kind: "
+        "worker}\n"
+        "  - {name: sw, kind: switch}\nlinks:\n  - {between: [fast, sw], capacity: 10Gbit/s, latency: 10us}\n"
+        "  - {between: [slow, sw], capacity: 100Mbit/s, latency: 10us}\n"
+        "  - {between: [also_slow, sw], capacity: 100Mbit/s, latency: 10us}\n",
+        f);
+    std::fclose(f);
+  }
+  run_ranks(
+      3,
+      [](Group& g) {
+        EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 22, DataType::f32),
+                    ::testing::HasSubstr(", 1 trees"));
+      },
+      [&](GroupOptions& o) { o.cluster_file = file.path(); });
+  EXPECT_THROW(run_ranks(
+                   2, [](Group&) {}, [&](GroupOptions& o) { o.cluster_file = file.path(); }),
+               Error);
+}
+
 }  // namespace
 }  // namespace talweg::group
