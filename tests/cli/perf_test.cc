@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "cli/program.h"
@@ -113,25 +114,43 @@ TEST(Perf, ATestThatTakesLongerThanAllowedEndsWithAnError) {
   EXPECT_THAT(outcome.err, HasSubstr("talweg perf [rank "));
 }
 
-// In the emulated lab, where links decide. A busy machine is late, and what it does not let through at once
-// it may the next time; but no call ever beats its prediction by much.
+constexpr const char* kProcessorsDecide = "with sanitizers, processors decide, not links";
+
+// A ring of 4 MiB in the emulated lab, where links decide: what it takes of what is predicted; empty: there
+// is no lab here.
+std::optional<double> part_of_what_is_predicted(const std::string& network) {
+  const std::string file = TALWEG_SOURCE_DIR "/examples/clusters/" + network + ".yaml";
+  const auto planned =
+      nlohmann::json::parse(talweg({"plan", file, "--bytes", "4M", "--algo", "ring", "--json", "-"})
+                                .out)["sizes"][0]["candidates"][0];
+  const Outcome measured = shell("TALWEG_ALGO=ring \"$TALWEG\" lab run --no-tag-output --timeout 100s " +
+                                 file + " -- \"$TALWEG\" perf all_reduce -b 4M -e 4M -w 2 -n 5 --json -");
+  if (measured.err.find("a lab needs root") != std::string::npos) return std::nullopt;
+  EXPECT_EQ(measured.exit_code, 0) << measured.err;
+  const auto row = nlohmann::json::parse(measured.out)["results"][0];
+  return row["in_place"]["p50_us"].get<double>() / planned["predicted_us"].get<double>();
+}
+
+// However busy the machine is.
+TEST(Perf, InALabNoCallBeatsItsPredictionByMuch) {
+  if (kSanitized) GTEST_SKIP() << kProcessorsDecide;
+  for (const std::string network : {"even4", "uneven4"}) {
+    const auto part = part_of_what_is_predicted(network);
+    if (!part) GTEST_SKIP() << "there is no lab here";
+    EXPECT_GT(*part, 0.9) << network;
+  }
+}
+
+// A busy machine is late, and what it does not let through at once it may the next time.
 TEST(Perf, InALabCallsTakeAboutWhatIsPredicted) {
-  if (kSanitized) GTEST_SKIP() << "with sanitizers, processors decide, not links";
+  if (kSanitized) GTEST_SKIP() << kProcessorsDecide;
   constexpr int kAttempts = 6;
   for (const std::string network : {"even4", "uneven4"}) {
-    const std::string file = TALWEG_SOURCE_DIR "/examples/clusters/" + network + ".yaml";
-    const auto planned =
-        nlohmann::json::parse(talweg({"plan", file, "--bytes", "4M", "--algo", "ring", "--json", "-"})
-                                  .out)["sizes"][0]["candidates"][0];
-    const auto predicted_us = planned["predicted_us"].get<double>();
     std::vector<double> late;
     do {
-      const Outcome measured = shell("TALWEG_ALGO=ring \"$TALWEG\" lab run --no-tag-output --timeout 100s " +
-                                     file + " -- \"$TALWEG\" perf all_reduce -b 4M -e 4M -w 2 -n 5 --json -");
-      if (measured.err.find("a lab needs root") != std::string::npos) GTEST_SKIP() << measured.err;
-      ASSERT_EQ(measured.exit_code, 0) << measured.err;
-      const auto row = nlohmann::json::parse(measured.out)["results"][0];
-      late.push_back(row["in_place"]["p50_us"].get<double>() / predicted_us);
+      const auto part = part_of_what_is_predicted(network);
+      if (!part) GTEST_SKIP() << "there is no lab here";
+      late.push_back(*part);
       ASSERT_GT(late.back(), 0.9) << network;
     } while (late.back() >= 2 && late.size() < kAttempts);
     EXPECT_LT(late.back(), 2) << network << ": " << ::testing::PrintToString(late);

@@ -1,81 +1,50 @@
 // That data move without allocation. A program of its own, since it counts what the whole process allocates.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <atomic>
 #include <barrier>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
+#include <exception>
 #include <string>
 #include <vector>
 
+#include "counted_new.h"
 #include "ranks.h"
 #include "talweg/bounded_loss.h"
-
-namespace {
-std::atomic<long> allocated{0};
-thread_local long left_here = -1;  // so many more on this thread, then there is no memory, once; below 0: all
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++allocated;
-  if (left_here >= 0 && left_here-- == 0) throw std::bad_alloc();
-  // A multiple of the alignment, as the function asks for.
-  void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-}  // namespace
-
-// Not inlined: GCC takes free() of what operator new gave for a mistake.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return counted(bytes + 1, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes + 1, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
-}
 
 namespace talweg {
 namespace {
 
 class Allocations : public ::testing::TestWithParam<const char*> {
  protected:
-  Variable shm_{"TALWEG_SHM", GetParam()};
+  Variable shm_{"TALWEG_SHM", GetParam() == std::string("shm") ? "on" : "off"};
+  Variable transport_{"TALWEG_TRANSPORT", GetParam() == std::string("udp") ? "udp" : "tcp"};
   Variable algorithm_{"TALWEG_ALGO", "ring"};
 };
-INSTANTIATE_TEST_SUITE_P(SharedMemory, Allocations, ::testing::Values("on", "off"),
+INSTANTIATE_TEST_SUITE_P(Transports, Allocations, ::testing::Values("shm", "tcp", "udp"),
                          [](const auto& test) { return std::string(test.param); });
 
 // For a call's own objects and those of whoever waits for it: measured are six.
 constexpr long kMostOfACall = 16;
 
 TEST_P(Allocations, AreNoMoreForCallsOfManyChunks) {
-  constexpr int kAllocatingRanks = 3, kAllocatingCalls = 20;
+  constexpr int kAllocatingRanks = 3, kAllocatingCalls = 10;
   constexpr std::size_t kManyChunks = 6 << 20;  // elements: some hundreds of chunks
   std::barrier all(kAllocatingRanks);
   long counted_anew = 0;
   run_ranks(kAllocatingRanks, [&](Group& g) {
     std::vector<float> data(kManyChunks, 1.0F);
+    if (GetParam() == std::string("udp")) {
+      EXPECT_THAT(g.describe(), ::testing::HasSubstr("UDP ports"));
+    }
     for (int round = 0; round < 2; ++round) {  // buffers and queues are made in the first one
       all.arrive_and_wait();
-      const long before = allocated;
+      const long before = allocations();
       all.arrive_and_wait();
       for (int call = 0; call < kAllocatingCalls; ++call)
         g.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::max);
       all.arrive_and_wait();
-      if (g.rank() == 0) counted_anew = allocated - before;
+      if (g.rank() == 0) counted_anew = allocations() - before;
     }
   });
   EXPECT_GT(counted_anew, 0);  // else nothing is counted
@@ -92,14 +61,14 @@ TEST(Allocations, ThatFailBeforeBoundedSumsBeginAreAnErrorOnAllRanks) {
     std::string error;
     const auto call = [&](long memory) {
       error.clear();
-      left_here = memory;
+      run_out_of_memory_after(memory);
       try {
         sums->all_reduce({.in = values.data(), .out = sum.data(), .count = values.size()});
       } catch (const std::exception& e) {
-        left_here = -1;
+        run_out_of_memory_after(-1);
         error = e.what();
       }
-      left_here = -1;
+      run_out_of_memory_after(-1);
     };
     long some = 0;
     const auto refused = [&] {

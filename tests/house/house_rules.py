@@ -5,6 +5,7 @@
 Ends with 0 if the tree keeps the rules, with 1 otherwise.
 """
 
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -53,6 +54,9 @@ DEFINED = re.compile(
     r"(?: =| ?\{|\((?P<parameters>(?:[^()]|\([^()]*\))*)\)[\w ]*\{))", re.MULTILINE)
 USING_NAME = re.compile(r"^ *using (?:::)?(?:\w+::)+(\w+);", re.MULTILINE)
 HEADER_CONSTANT = re.compile(r"^inline constexpr [\w:<>, ]+? (\w+)(?:\[[^\]]*\])*(?: =|\{)", re.MULTILINE)
+# A test, or a macro, type or function by which tests may be skipped, at its beginning.
+BEGINS = re.compile(r"TEST(?:_F|_P)?\((?P<suite>\w+), (?P<case>\w+)\)|(?:#define|class|struct) (?P<thing>\w+)|[^(]*?(?P<function>\w+)\(")
+NOT_ROOT = re.compile(r"if \(gete?uid\(\)[^;]*\) return;")
 SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
 # A file of code that prose names; not one whose name is a placeholder (src/cli/NAME.cc).
 NAMED_FILE = re.compile(r"(?<![\w./<>{}*~-])((?:[\w.-]+/)*\w[\w.-]*\.(?:h|cc|c|py|sh|md))(?![\w/*-])(?!\.\w)")
@@ -234,6 +238,44 @@ def check_named_headers(texts):
             yield path, 1, f"{readme} does not name it"
 
 
+def parts_of(text):
+    """Yields (line number, match of BEGINS, text) of what begins in the first column of a C++ file."""
+    line = 1
+    for part in re.split(r"^(?=[#\w])", text, flags=re.MULTILINE):
+        if match := BEGINS.match(part):
+            yield line, match, part
+        line += part.count("\n")
+
+
+def skipping(text):
+    """A pattern of what skips a test: GoogleTest's macro, or what of the file's own has it inside."""
+    names = {match["thing"] or match["function"] for _, match, part in parts_of(text) if "GTEST_SKIP" in part}
+    return re.compile(rf"\b(?:{'|'.join(sorted(names - {None}) + ['GTEST_SKIP'])})\b")
+
+
+def check_skips(texts):
+    """Tests that may be skipped and are in no line of skips.txt, and those that pass where they should be skipped."""
+    skips = texts.get(pathlib.PurePath("tests", "skips.txt"), "")
+    # Of a test with parameters any may be what is skipped: of PROGRAM.ANY/SUITE.CASE/PARAMETER only the last is left out.
+    allowed = [re.sub(r"/\w+$", "", line.split()[0]) for line in skips.splitlines() if line and not line.startswith("#")]
+    for path, text in texts.items():
+        if path.parts[0] != "tests":
+            continue
+        if path.suffix == ".py" and re.search(r"skipTest\(|unittest\.skip", text) and "77 if outcome.skipped" not in text:
+            yield path, 1, "what it skips passes: end it as tests/package/manual_test.py"
+        if path.suffix != ".cc":
+            continue
+        skips_a_test = skipping(text)
+        for line, match, part in parts_of(text):
+            if early := NOT_ROOT.search(part):
+                yield path, line + part.count("\n", 0, early.start()), "a test that needs root is skipped without it"
+            name = f"{match['suite']}.{match['case']}"
+            full_names = (f"any.{name}", f"any.any/{name}")
+            if match["case"] and skips_a_test.search(part) and not any(
+                    fnmatch.fnmatchcase(full, one) for full in full_names for one in allowed):
+                yield path, line, f"{name} may be skipped, which skips.txt does not allow"
+
+
 def violations(tree):
     """All violations in `tree` as a list of "file:line: text"."""
     tree = pathlib.Path(tree)
@@ -255,6 +297,7 @@ def violations(tree):
     found += check_nameless(texts)
     found += check_named_files(texts, files)
     found += check_named_headers(texts)
+    found += check_skips(texts)
     return [f"{path}:{line}: {message}" for path, line, message in found]
 
 

@@ -138,6 +138,29 @@ class HouseRulesTest(unittest.TestCase):
         named = {"src/base/README.md": "`log` and `loop/turn.h`, `at.h`\n", "src/base/loop/turn.h": "", "src/base/at.h": ""}
         self.assertEqual(self.violations(named), [])
 
+    def test_a_test_that_may_be_skipped_is_in_the_list_of_skips(self):
+        listed = {"tests/skips.txt": "# *.Lab.Works may not\n*.Lab.Is*  machine  needs root\n*/Ciphers.*/Aes machine that\n"}
+        def tested(text):
+            return {**listed, "tests/base/a_test.cc": text}
+        skip = "  if (!lab) GTEST_SKIP();\n}\n"
+        for text, line in (("// one\nTEST(Lab, Works) {\n" + skip, 2), ("TEST_P(Lab, Works) {\n" + skip, 1),
+                           ("#define IF_LAB \\\n  if (!lab) GTEST_SKIP()\nTEST_F(Lab, Works) {\n  IF_LAB;\n}\n", 3),
+                           ("class Lab {\n void SetUp() {\n" + skip + "};\nTEST_F(Lab, Works) {\n}\n", 6),
+                           ("void build(\n  int a) {\n" + skip + "TEST(Lab, Works) {\n  build(1);\n}\n", 5)):
+            self.assert_one(tested(text), f"tests/base/a_test.cc:{line}", "Lab.Works may be skipped, which skips.txt does not")
+            self.assertEqual(self.violations(tested(text.replace("Works", "IsBuilt"))), [])
+        self.assertEqual(self.violations(tested("TEST_P(Ciphers, AreRight) {\n" + skip)), [])
+        self.assertEqual(self.violations(tested("TEST(Lab, Works) {\n}\nTEST(Lab, IsBuilt) {\n" + skip)), [])
+
+    def test_a_test_that_leaves_out_what_needs_root_is_reported(self):
+        self.assert_one({"tests/base/a_test.cc": "TEST(Lab, Works) {\n  f();\n  if (geteuid() != 0) return;\n}\n"},
+                        "tests/base/a_test.cc:3", "a test that needs root is skipped without it")
+
+    def test_a_python_test_that_passes_when_it_skips_is_reported(self):
+        skipping = "self.skipTest('there is no zsh')\n"
+        self.assert_one({"tests/base/a_test.py": skipping + "unittest.main()\n"}, "tests/base/a_test.py:1", "what it skips passes")
+        self.assertEqual(self.violations({"tests/base/a_test.py": skipping + "sys.exit(77 if outcome.skipped else 0)\n"}), [])
+
     def test_forbidden_words_are_reported(self):
         for word in ("TO" + "DO", "/wor" + "k/main", "../shar" + "ed/notes"):
             self.assert_one({"README.md": f"one\nsee {word}\n"}, "README.md:2", word[:4])

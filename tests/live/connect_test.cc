@@ -206,6 +206,7 @@ TEST(Connect, ARankThatDiesWhileOthersConnectIsTheOneThatAllBlame) {
   int died = -1;
   const std::int64_t begin_ns = now_ns();
   const auto outcomes = connect(store, 4, [&](ConnectOptions& o) {
+    o.deadline_ns = begin_ns + 200 * kSecond;
     if (o.rank == 3) {
       Card card;
       card.size = 4;
@@ -232,7 +233,7 @@ TEST(Connect, ARankThatDiesWhileOthersConnectIsTheOneThatAllBlame) {
     throw Error(ErrorCode::aborted, "dies");
   });
   EXPECT_EQ(died, 1);
-  EXPECT_LT(now_ns() - begin_ns, 15 * kSecond) << "long before the deadline";
+  EXPECT_LT(now_ns() - begin_ns, 100 * kSecond) << "long before the deadline";
   EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 ("));
   EXPECT_THAT(outcomes[2].error, HasSubstr("rank 1 ("));
 }
@@ -537,7 +538,7 @@ TEST(ConnectAggregator, ThatPausesUntilTheGroupHasFormedWithoutItEndsSoonAfterwa
     options.address = "127.0.0.1";
     options.key = kKey;
     options.shared_memory = false;
-    options.deadline_ns = now_ns() + 60 * kSecond;
+    options.deadline_ns = now_ns() + 200 * kSecond;
     try {
       connect_all(pausing, options);
     } catch (const Error& e) {
@@ -552,7 +553,7 @@ TEST(ConnectAggregator, ThatPausesUntilTheGroupHasFormedWithoutItEndsSoonAfterwa
   const std::int64_t begin = now_ns();
   formed.count_down();
   aggregator.join();
-  EXPECT_LT(now_ns() - begin, 10 * kSecond);
+  EXPECT_LT(now_ns() - begin, 100 * kSecond) << "long before the deadline";
   EXPECT_EQ(late.code, ErrorCode::peer_failed);
   EXPECT_THAT(late.error,
               AllOf(HasSubstr("aggregator left connecting to rank 0"), HasSubstr("nobody listens any more")));

@@ -56,4 +56,5 @@ class Unit(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    outcome = unittest.main(exit=False).result
+    sys.exit(1 if not outcome.wasSuccessful() else 77 if outcome.skipped else 0)  # 77: as CMakeLists.txt says
