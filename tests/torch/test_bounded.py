@@ -3,19 +3,20 @@
 import ctypes
 import logging
 import math
+import pathlib
 
 import pytest
 import torch
 import torch._dynamo  # noqa: F401  (DDP does: once, not in every rank that is forked)
 import torch.distributed as dist
 from ranks import on_ranks
-from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 from training import assert_equal_on_all_ranks, flat, network, train
 
 from talweg.torch import apply_plan, hooks
 from talweg.torch._bounded import Guard
 
+DIGITS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "demo" / "digits.txt"
 EXACT_CALLS = 20  # of each size, before anything may be lost
 
 
@@ -153,9 +154,10 @@ def test_nothing_is_lost_that_is_not_kept_and_told():
 
 
 def accuracy(hook):
-    """Of a model that all ranks train on the digits of scikit-learn, each on its share of every batch."""
-    x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
-    x = (x / 16).float()
+    """Of a model that all ranks train on the demo's digits, each on its share of every batch."""
+    lines = [line.split() for line in DIGITS.read_text().splitlines() if not line.startswith("#")]
+    x = torch.tensor([[int(pixel, 17) for pixel in pixels] for pixels, _ in lines]) / 16
+    y = torch.tensor([int(digit) for _, digit in lines])
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(3))
     x, y = x[order], y[order]
     torch.manual_seed(1)

@@ -1,5 +1,4 @@
-// What is learned: a mixture that is made from a seed, and the handwritten digits of digits.txt beside this
-// file.
+// What is learned: a mixture that is made from a seed, and the handwritten digits of examples/demo.
 #pragma once
 
 #include <cmath>

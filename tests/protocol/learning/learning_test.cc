@@ -14,7 +14,7 @@ namespace {
 
 using protocol::LossScale;
 
-const char* const kDigits = TALWEG_SOURCE_DIR "/tests/protocol/learning/digits.txt";
+const char* const kDigits = TALWEG_SOURCE_DIR "/examples/demo/digits.txt";
 
 constexpr Loss evenly(double part, LossScale scale = LossScale::by_all) {
   return {Drops::evenly, part, 0, scale};
