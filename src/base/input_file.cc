@@ -22,6 +22,7 @@ constexpr std::size_t kPartBytes = std::size_t{1} << 16;
 }  // namespace
 
 std::string read_input(const std::string& path, const std::string& shown, std::size_t most_bytes) {
+  if (path.empty()) throw_error(ErrorCode::bad_file, "expected the name of a file, got an empty one");
   // Without O_NONBLOCK, opening a pipe waits for somebody who writes.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};

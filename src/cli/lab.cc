@@ -194,7 +194,7 @@ void add_lab(CLI::App& app, Action* action) {
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");
   run_app->add_option("-T,--timeout", flags->timeout,
-                      "stop everything after this time, such as 90s (default: never)");
+                      "stop everything after this time, such as 90s; 0: never, which is the default");
   run_app->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                     "prefix each line with its rank (default)");
   // An option of its own for the program's name: only while one is still open does CLI11 leave what follows

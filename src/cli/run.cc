@@ -155,7 +155,7 @@ void add_run(CLI::App& app, Action* action) {
   sub->add_option("--master-port", flags->master_port, "default: one that is free on this machine")
       ->check(whole_number(1, 65535));
   sub->add_option("-T,--timeout", flags->timeout,
-                  "stop everything after this time, such as 90s (default: never)");
+                  "stop everything after this time, such as 90s; 0: never, which is the default");
   sub->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                 "prefix each line with its rank (default)");
   // An option of its own for the program's name: only while one is still open does CLI11 leave what follows

@@ -158,12 +158,12 @@ void Sums::meet(const BoundedSeams& seams) {
   std::shared_ptr<Bell> bell;
   try {  // what is refused here is for all to know
     carrier_.paths = udp_paths();
-    auto& addresses = carrier_.paths.addresses;
-    if (addresses.empty()) addresses.emplace_back(fmt::format("{}:0", group_->address()));
-    socket.emplace(live::listening(addresses), seams.socket);
+    const live::UdpAddress usual(fmt::format("{}:0", group_->address()));
+    socket.emplace(live::listening(usual, carrier_.paths), seams.socket);
     more = live::more_paths(*socket, carrier_.paths);
     bell = std::make_shared<Bell>();
-    mine.addresses = live::packed(addresses);
+    mine.address = usual.ipv4();
+    mine.paths = live::packed(carrier_.paths.addresses);
     mine.port = static_cast<std::uint16_t>(socket->address().port());
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
@@ -193,7 +193,7 @@ void Sums::meet(const BoundedSeams& seams) {
     options.suite.cipher = wire::CipherKind::aes256_gcm;
   std::vector<live::BoundedPeer> peers;
   for (const Introduction& i : all)
-    peers.push_back({live::unpacked(i.addresses, i.port), i.secret, i.credit});
+    peers.push_back({live::addressed(i.paths, carrier_.paths, address_of(i)), i.secret, i.credit});
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
   {
     live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send, std::move(more));

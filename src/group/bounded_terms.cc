@@ -49,6 +49,13 @@ Introduction introduction_of(const BoundedLossOptions& options, std::size_t rank
   return mine;
 }
 
+live::UdpAddress address_of(const Introduction& of) {
+  live::UdpAddress address("0.0.0.0:0");
+  address.set_ipv4(of.address);
+  address.set_port(of.port);
+  return address;
+}
+
 void check_alike(const std::vector<Introduction>& all) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].port == 0)

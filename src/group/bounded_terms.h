@@ -29,8 +29,9 @@ struct Introduction {
   std::uint16_t port = 0;  // 0: there is no socket
   std::uint8_t policy = 0;
   std::uint8_t has_aes = 0;
-  std::array<char, 192> failure{};  // why there is no socket
-  live::PathAddresses addresses{};
+  std::array<char, 196> failure{};  // why there is no socket
+  std::uint32_t address = 0;        // the group's, IPv4, in the network's order
+  live::PathAddresses paths{};
   wire::Secret secret{};
 };
 static_assert(std::is_trivially_copyable_v<Introduction> &&
@@ -45,6 +46,8 @@ std::string text_of(const std::array<char, n>& from) {
   return std::string(from.data(), ::strnlen(from.data(), n));
 }
 
+// Of its socket, in the group's network.
+live::UdpAddress address_of(const Introduction& of);
 // Of options that can be; what only this rank's socket says is left out.
 Introduction introduction_of(const BoundedLossOptions& options, std::size_t ranks);
 // Throws Error{mismatch}, on every rank, where ranks disagree, and Error{system} where one has no socket.

@@ -49,8 +49,12 @@ live::UdpPaths udp_paths() {
   paths.count = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
   const std::string choice = resolve("TALWEG_PATHS_IFNAME").value;
   if (choice.empty()) return paths;
-  for (const live::Interface& i : live::choose_interfaces(choice, live::interfaces()))
-    paths.addresses.emplace_back(fmt::format("{}:0", i.address));
+  try {
+    for (const live::Interface& i : live::choose_interfaces(choice, live::interfaces()))
+      paths.addresses.emplace_back(fmt::format("{}:0", i.address));
+  } catch (const Error& e) {
+    throw_error(e.code(), "TALWEG_PATHS_IFNAME: {}", e.what());
+  }
   if (paths.addresses.size() > live::kMostPathAddresses)
     refuse("TALWEG_PATHS_IFNAME: expected up to {} interfaces, and {} match \"{}\"", live::kMostPathAddresses,
            paths.addresses.size(), choice);
@@ -70,6 +74,7 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   joining.engine.transport = transport();
   connect.transport = resolve("TALWEG_TRANSPORT").value;
   if (joining.engine.transport != live::LinkOptions::Transport::tcp) ++connect.streams;
+  joining.engine.paths.count = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
   if (place.size > 1) joining.engine.paths = udp_paths();
   joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;

@@ -65,8 +65,9 @@ void check_metrics_file(const std::string& pattern, int rank) {
   if (pattern.empty()) return;
   const std::string path = metrics_file(pattern, rank, 0);
   std::string why = why_not_replaced(path);
-  std::error_code ignored;
-  const std::filesystem::path folder = std::filesystem::weakly_canonical(path, ignored).parent_path() / ".";
+  std::error_code unknown;
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(path, unknown).parent_path() / ".";
+  if (why.empty() && unknown) why = unknown.message();
   if (why.empty() && ::access(folder.c_str(), W_OK | X_OK) != 0) why = std::strerror(errno);
   if (!why.empty()) throw_error(ErrorCode::system, "TALWEG_METRICS_FILE: cannot write {}: {}", path, why);
 }

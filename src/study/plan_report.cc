@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/at.h"
 #include "base/printable.h"
@@ -163,6 +164,27 @@ std::string planners_table(const Study& study, bool wide) {
   return table.text(wide);
 }
 
+// Why a planner has no time for some size; planners with one reason in one line.
+std::vector<std::string> left_out(const Study& study) {
+  std::vector<std::pair<std::string, std::string>> by_reason;  // and of whom
+  for (std::size_t planner = 0; planner < study.planners.size(); ++planner)
+    for (const StudyRow& row : study.rows) {
+      const Prediction& prediction = row.predictions[planner];
+      if (prediction.seconds) continue;
+      const auto known =
+          std::ranges::find(by_reason, prediction.reason, [](const auto& r) { return r.first; });
+      if (known == by_reason.end())
+        by_reason.emplace_back(prediction.reason, study.planners[planner]);
+      else
+        known->second += ", " + study.planners[planner];
+      break;
+    }
+  std::vector<std::string> lines;
+  for (const auto& [reason, planners] : by_reason)
+    lines.push_back(fmt::format("-: {}: {}", planners, reason));
+  return lines;
+}
+
 }  // namespace
 
 std::string switch_text(const Prediction& by_switch) {
@@ -249,6 +271,7 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
   if (study.planners.size() > 1) {
     text += fmt::format("\npredicted time of each planner; * is {}\n", taken_text(study));
     text += planners_table(study, wide);
+    for (const std::string& why : left_out(study)) text += text::in_lines(printable(why), wide);
   }
   if (study.rows.back().by_switch)
     text += text::in_lines(fmt::format("{}: {}", kBySwitch, switch_text(*study.rows.back().by_switch)), wide);

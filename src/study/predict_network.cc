@@ -106,7 +106,8 @@ PredictNetwork of_cluster(const std::string& path, const std::string& origin, co
 PredictNetwork of_rate(const std::string& text, const std::string& times) {
   const auto [rate_text, latency_text] = halves(text);
   if (!rate_text.empty() && rate_text.find_first_not_of("0123456789.") == std::string::npos)
-    refuse("--rate: \"{}\" has no unit: expected one such as {}Gbit/s", rate_text, rate_text);
+    refuse("--rate: \"{}\" has no unit: expected one such as {}Gbit/s", rate_text,
+           rate_text.find_first_of("123456789") == std::string::npos ? "10" : rate_text);
   const Bandwidth rate = of_option("--rate", [&, &of = rate_text] { return parse_bandwidth(of); });
   const Nanoseconds latency = of_option("--rate", [&, &of = latency_text] {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);

@@ -42,6 +42,15 @@ TEST_F(InputFile, IsReadWhole) {
   EXPECT_EQ(read_input("/dev/null", "null", 10), "");
 }
 
+TEST_F(InputFile, WithoutANameIsNoFile) {
+  try {
+    read_input("", "", 100);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "expected the name of a file, got an empty one");
+  }
+}
+
 TEST_F(InputFile, IsReadFromAPipeToItsEnd) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   ChildProcess writer("write", [this] {

@@ -132,7 +132,7 @@ std::optional<double> part_of_what_is_predicted(const std::string& network) {
 }
 
 // However busy the machine is.
-TEST(Perf, InALabNoCallBeatsItsPredictionByMuch) {
+TEST(Perf, InALabCallsDoNotBeatTheirPredictionByMuch) {
   if (kSanitized) GTEST_SKIP() << kProcessorsDecide;
   for (const std::string network : {"even4", "uneven4"}) {
     const auto part = part_of_what_is_predicted(network);

@@ -80,6 +80,13 @@ std::string line_with(const std::string& text, const std::string& part) {
   return {};
 }
 
+TEST_F(Plan, SaysWhyAPlannerHasNoTimeForASize) {
+  const std::string small = talweg({"plan", star(4), "--bytes", "4K"}).out,
+                    all = talweg({"plan", star(4)}).out;
+  EXPECT_THAT(all, HasSubstr("\n-: one_hop, recursive_doubling: it is meant for up to 256 KiB"));
+  EXPECT_THAT(small, Not(HasSubstr("\n-: ")));
+}
+
 TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
   const Outcome outcome = talweg({"plan", kClusterFolder + "uneven4.yaml", "--bytes", "4K,64M", "--wide"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -453,6 +453,7 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "--rate", "10Gbit/s", "-n", "0"}, "--ranks: expected a whole number from 2"},
       {{job, "--rate", "10Gbit/s"}, "--ranks: the job is of one rank: say for how many"},
       {{job, "--rate", "10", "-n", "4"}, "--rate: \"10\" has no unit: expected one such as 10Gbit/s"},
+      {{job, "--rate", "0.0", "-n", "4"}, "--rate: \"0.0\" has no unit: expected one such as 10Gbit/s"},
       {{job, "--cluster", kFourWorkers, "--rate", "1Gbit/s"}, "--cluster and --rate: expected one"},
       {{job, "--device", "a100", "--rate", "1Gbit/s", "-n", "4"},
        "--device: only beside --model or an ONNX graph"},

@@ -93,6 +93,20 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
   }
 }
 
+TEST(Environment, OfTwoSettingsThatNameInterfacesSaysWhichIsWrong) {
+  GroupOptions options;
+  options.rank = 1;
+  options.size = 2;
+  const Variable wrong("TALWEG_PATHS_IFNAME", "lo,none");
+  try {
+    Group::join(options);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                HasSubstr("TALWEG_PATHS_IFNAME: no network interface matches \"none\"; there are: "));
+  }
+}
+
 TEST(Environment, KnowsWhereToMeet) {
   const Place place{1, 4, ""};
   EXPECT_THROW(find_meeting(place), Error);

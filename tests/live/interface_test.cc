@@ -48,6 +48,10 @@ TEST(Interface, ChoosesSeveralInTheOrderInWhichTheyAreNamed) {
   EXPECT_THAT(names_of("^eth0", kThree), ElementsAre("docker0", "eth1"));
   EXPECT_THAT(names_of("^docker,eth", kThree), ElementsAre("lo")) << "where nothing else is left";
   EXPECT_THAT(names_of("lo,eth1", kThree), ElementsAre("lo", "eth1")) << "who names it wants it";
+  std::vector<Interface> two_of_one = kThree;
+  two_of_one.insert(two_of_one.begin() + 3, {"eth0", "10.0.0.99", false});
+  EXPECT_THAT(names_of("=eth0,eth1", two_of_one), ElementsAre("eth0", "eth1"));
+  EXPECT_EQ(choose_interfaces("=eth0", two_of_one)[0].address, "10.0.0.5");
   EXPECT_THROW(names_of("=eth", kThree), Error);
   try {
     names_of("=eth0,=eth1", kThree);

@@ -510,15 +510,17 @@ TEST_F(Ends, LeaveAPathThatIsDead) {
   EXPECT_LT(by.datagrams[2] - then, 20U);
 }
 
-TEST(Udp, AddressesOfPathsAreToldInFourBytesEach) {
-  const std::vector<UdpAddress> own{UdpAddress("10.0.0.1:0"), UdpAddress("10.1.0.1:0")};
-  EXPECT_EQ(unpacked(packed(own), 4711),
+TEST(Udp, PathsGoToTheAddressesThatBothHaveElseToTheUsualOne) {
+  const std::vector<UdpAddress> two{UdpAddress("10.0.0.1:0"), UdpAddress("10.1.0.1:0")};
+  const UdpAddress usual("10.9.0.1:4711");
+  EXPECT_EQ(addressed(packed(two), {1, two}, usual),
             (std::vector<UdpAddress>{UdpAddress("10.0.0.1:4711"), UdpAddress("10.1.0.1:4711")}));
-  EXPECT_TRUE(unpacked(packed({}), 4711).empty());
-  const std::vector<UdpAddress> many(kMostPathAddresses + 1, own[0]);
-  EXPECT_EQ(unpacked(packed(many), 1).size(), kMostPathAddresses);
-  EXPECT_EQ(listening(own), UdpAddress("0.0.0.0:0"));
-  EXPECT_EQ(listening(std::span(own).first(1)), UdpAddress("10.0.0.1:0"));
+  EXPECT_EQ(addressed(packed(two), {4, {}}, usual), std::vector<UdpAddress>{usual});
+  EXPECT_EQ(addressed(packed({}), {1, two}, usual), std::vector<UdpAddress>{usual});
+  const std::vector<UdpAddress> many(kMostPathAddresses + 1, two[0]);
+  EXPECT_EQ(addressed(packed(many), {1, two}, usual).size(), kMostPathAddresses);
+  EXPECT_EQ(listening(usual, {1, two}), UdpAddress("0.0.0.0:0"));
+  EXPECT_EQ(listening(usual, {4, {}}), UdpAddress("10.9.0.1:0"));
 }
 
 TEST(Udp, PathsAreToldByTheirNumberAndAddresses) {

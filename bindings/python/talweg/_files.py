@@ -40,7 +40,7 @@ def check_apart(argument: str, path: Path | None, other: str, other_path: Path |
 
 def write(argument: str, path: Path, text: str) -> None:
     """Raises OSError in one line, which a file's own does not do for what fails after it was opened. A file that is there is replaced
-    once the new one is whole, and keeps its permissions; a link to it stays; devices and pipes are written to as they are."""
+    once the new one is whole, and keeps its owner and permissions; a link to it stays; devices and pipes are written to as they are."""
     try:
         if _replace(path, text):
             return
@@ -53,20 +53,20 @@ def write(argument: str, path: Path, text: str) -> None:
 def _replace(path: Path, text: str) -> bool:
     """False, with nothing changed, where a file cannot be replaced and can only be written in place."""
     real = os.path.realpath(path)
-    permissions = None
+    known = None
     if os.path.exists(path):
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):
+        known = os.stat(path)
+        if not stat.S_ISREG(known.st_mode):
             return False
-        permissions = stat.S_IMODE(mode)
     draft, made = f"{real}.{os.getpid()}.part", False
     try:
         with contextlib.suppress(FileNotFoundError):
             os.remove(draft)  # a stranger's, or an ended process's
         with open(draft, "x", encoding="utf-8") as file:
             made = True
-            if permissions is not None:
-                os.fchmod(file.fileno(), permissions)
+            if known is not None:
+                os.fchown(file.fileno(), known.st_uid, known.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
             file.write(text)
         os.replace(draft, real)
         made = False

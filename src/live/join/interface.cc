@@ -103,7 +103,8 @@ std::vector<Interface> choose_interfaces(const std::string& choice, const std::v
   std::vector<Interface> chosen;
   for (std::size_t place = 0; place < grammar.places(); ++place) {
     for (const Interface& i : from)
-      if (grammar.place_of(i) == place && (!grammar.excludes() || i.loopback == first.loopback))
+      if (grammar.place_of(i) == place && (!grammar.excludes() || i.loopback == first.loopback) &&
+          std::ranges::none_of(chosen, [&](const Interface& c) { return c.name == i.name; }))
         chosen.push_back(i);
     if (!grammar.excludes() &&
         std::ranges::none_of(from, [&](const auto& i) { return grammar.is(place, i); }))

@@ -27,7 +27,9 @@ protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket
       std::min(options.most_payload, wire::datagram_payload(mtu, socket.ipv6(), options.suite.protection));
   if (flow.payload < wire::kMostAckBytes)
     throw_error(ErrorCode::system, "sending datagrams to {}: {}", to_string(peer[0]),
-                mtu == 0 ? "there is no way to it" : "its path takes too small ones");
+                mtu == 0          ? "there is no way to it"
+                : peer.size() > 1 ? "one of the ways to it and its other addresses takes too small ones"
+                                  : "its path takes too small ones");
   flow.rate.wall_ns = wall_ns() - now_ns();
   flow.around =
       (socket.ipv6() ? 48 : 28) + wire::kDatagramHeaderBytes + trailer_bytes(options.suite.protection);

@@ -69,15 +69,14 @@ UdpLink::UdpLink(Connection connection, int own, const UdpLinkOptions& options, 
   if (!connection.secrets.empty()) session_ = connection.secrets[0];
   set_non_blocking(lifeline_);
   other_ = address_beside(lifeline_, true);
-  const std::vector<UdpAddress>& addresses = options.end.sender.paths.addresses;
-  socket_.emplace(addresses.empty() ? with_port(address_beside(lifeline_, false), 0) : listening(addresses),
-                  options.socket);
+  const UdpPaths& paths = options.end.sender.paths;
+  socket_.emplace(listening(address_beside(lifeline_, false), paths), options.socket);
   mine_ = {kIntroductionMagic,
            static_cast<std::uint16_t>(socket_->address().port()),
            kIntroductionVersion,
            static_cast<std::uint8_t>(wire::has_aes() ? 1 : 0),
            {},
-           packed(addresses)};
+           packed(paths.addresses)};
   wire::fill_random(mine_.secret);
   // Nothing else has been sent there: it takes so few bytes at once.
   check(static_cast<int>(::send(lifeline_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL)),
@@ -354,8 +353,8 @@ void UdpLink::meet() {
                      session_ ? wire::mixed(theirs_.secret, session_->receive) : theirs_.secret};
   const wire::DatagramScope outward{0, 0, static_cast<std::uint16_t>(own_),
                                     static_cast<std::uint16_t>(peer_)};
-  std::vector<UdpAddress> theirs = unpacked(theirs_.addresses, theirs_.port);
-  if (theirs.empty()) theirs.push_back(with_port(other_, theirs_.port));
+  const std::vector<UdpAddress> theirs =
+      addressed(theirs_.addresses, options.sender.paths, with_port(other_, theirs_.port));
   try {
     end_.emplace(std::move(*socket_), theirs, keys, outward, options);
     for (const UdpSocket& more : end_->more_sockets())

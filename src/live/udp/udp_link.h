@@ -109,7 +109,7 @@ class UdpLink : public Link, private Watcher {
     std::uint8_t version = 0;
     std::uint8_t has_aes = 0;
     wire::Secret secret{};
-    PathAddresses addresses{};  // none: that of its lifeline
+    PathAddresses addresses{};  // of paths, beside that of its lifeline
   };
   static_assert(sizeof(Introduction) == 72);
 

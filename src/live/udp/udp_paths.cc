@@ -16,11 +16,10 @@ std::string origin_of(const UdpPaths& paths) {
   return hosts.size() < 2 ? "" : fmt::format(" from {}", fmt::join(hosts, ", "));
 }
 
-UdpAddress listening(std::span<const UdpAddress> addresses) {
-  UdpAddress local = addresses[0];
-  if (addresses.size() > 1) local.set_ipv4(INADDR_ANY);
-  local.set_port(0);
-  return local;
+UdpAddress listening(UdpAddress usual, const UdpPaths& paths) {
+  if (!paths.addresses.empty()) usual = UdpAddress("0.0.0.0:0");
+  usual.set_port(0);
+  return usual;
 }
 
 std::vector<UdpSocket> more_paths(const UdpSocket& first, const UdpPaths& paths) {
@@ -39,15 +38,16 @@ PathAddresses packed(std::span<const UdpAddress> addresses) {
   return packed;
 }
 
-std::vector<UdpAddress> unpacked(const PathAddresses& addresses, std::uint16_t port) {
-  std::vector<UdpAddress> unpacked;
-  for (const std::uint32_t address : addresses) {
-    if (address == 0) continue;
-    unpacked.emplace_back("0.0.0.0:0");
-    unpacked.back().set_ipv4(address);
-    unpacked.back().set_port(port);
+std::vector<UdpAddress> addressed(const PathAddresses& theirs, const UdpPaths& own, UdpAddress usual) {
+  std::vector<UdpAddress> to;
+  for (const std::uint32_t address : theirs) {
+    if (address == 0 || own.addresses.empty()) continue;
+    to.emplace_back("0.0.0.0:0");
+    to.back().set_ipv4(address);
+    to.back().set_port(static_cast<std::uint16_t>(usual.port()));
   }
-  return unpacked;
+  if (to.empty()) to.push_back(usual);
+  return to;
 }
 
 std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom) {

@@ -19,7 +19,9 @@ inline constexpr std::size_t kMostPathAddresses = 8;
 
 struct UdpPaths {
   std::size_t count = 1;
-  std::vector<UdpAddress> addresses;  // IPv4, of this machine; none: the one that the first path has
+  // IPv4, of this machine, for paths to others that have some, too; to all else there is one address. None:
+  // the group's alone.
+  std::vector<UdpAddress> addresses;
 };
 // For people, behind their number: " from 10.0.0.1, 10.1.0.1"; empty where they have one address.
 std::string origin_of(const UdpPaths& paths);
@@ -27,8 +29,9 @@ std::string origin_of(const UdpPaths& paths);
 inline const UdpAddress& of_path(std::span<const UdpAddress> addresses, std::size_t path) {
   return addresses[path % addresses.size()];
 }
-// To which one socket is bound that is to be reached at each of these; port 0.
-UdpAddress listening(std::span<const UdpAddress> addresses);
+// To which a socket is bound that is to be reached there, and at the addresses of paths, if there are some;
+// port 0.
+UdpAddress listening(UdpAddress usual, const UdpPaths& paths);
 // Sockets of all `paths` but the first, which is by `first`. Throws Error{system}.
 std::vector<UdpSocket> more_paths(const UdpSocket& first, const UdpPaths& paths);
 
@@ -36,7 +39,8 @@ std::vector<UdpSocket> more_paths(const UdpSocket& first, const UdpPaths& paths)
 // there is room for.
 using PathAddresses = std::array<std::uint32_t, kMostPathAddresses>;
 PathAddresses packed(std::span<const UdpAddress> addresses);
-std::vector<UdpAddress> unpacked(const PathAddresses& addresses, std::uint16_t port);
+// To which paths go: the other's, if both have some, else its `usual` one.
+std::vector<UdpAddress> addressed(const PathAddresses& theirs, const UdpPaths& own, UdpAddress usual);
 
 // For people: of so many paths to `whom` some were left.
 std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom);

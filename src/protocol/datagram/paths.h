@@ -4,8 +4,10 @@
 //
 //   path = chooser.next(sent, now_ns);               // for the next datagram that is acknowledged; then took()
 //   path = chooser.unanswered(now_ns);               // for one that is not: an acknowledgement, control
+//   path = chooser.beside(path, now_ns);             // for a question after what this one has brought no answer to
+//   path = chooser.again(now_ns);                    // for another such question; answering_again() answers it
 //   path = chooser.trial(sent, now_ns);              // this one wants a single datagram
-//   chooser.arrived(path, trip_ns, now_ns), ...; chooser.heard(path of the highest, held_ns, now_ns);
+//   chooser.arrived(path, bytes, trip_ns, now_ns), ...; chooser.heard(path of the highest, held_ns, now_ns);
 //   chooser.lost(path, now_ns);
 //
 // A burst goes one way (one send with segmentation offload has one source port): up to kBurst datagrams at
@@ -96,7 +98,7 @@ class PathChooser {
   const RoundTrip& trip(std::size_t path) const { return paths_[path].trip; }
   bool in_use(std::size_t path) const { return paths_[path].in_use; }
   std::size_t left() const;  // paths that were in use and are not
-  std::size_t dead() const;  // of these, those that have answered no trial since: for people
+  std::size_t dead() const;  // of these, those of which kDeadAfter trials in a row were in vain: for people
   std::uint64_t times_left() const { return times_left_; }
   std::uint64_t times_back() const { return times_back_; }
   // About which part of all that leaves goes there.
@@ -110,7 +112,7 @@ class PathChooser {
     double delay_ns = 0;  // of late; 0: not known
     double loss = 0;      // of late
     unsigned in_row = 0;  // losses
-    unsigned vain = 0;    // trials, since it was left
+    unsigned vain = 0;    // trials in a row, while it was not in use
     bool in_use = false, known = false, trying = false, missed = false;
     std::int64_t pending_ns = kNoTrip;  // the shortest trip that the present acknowledgement tells
     std::int64_t trial_ns = 0;          // when it is to be tried
