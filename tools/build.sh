@@ -12,11 +12,19 @@ if [[ $preset == release && $python == OFF && $# == 0 ]]; then
   echo "[build] without the Python faces: .venv has no torch (tools/setup.sh brings it)"
 fi
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! cmake --preset "$preset" -DTALWEG_PYTHON=$python >"$log" 2>&1; then
-  cat "$log" >&2
-  exit 1
+folder=build
+if [[ $preset != release ]]; then folder+=-$preset; fi
+# Ninja sees to what else has changed.
+is_configured() {
+  [[ $folder/build.ninja -nt CMakePresets.json ]] && grep -qx "TALWEG_PYTHON:BOOL=$python" "$folder/CMakeCache.txt"
+}
+if ! is_configured; then
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  if ! cmake --preset "$preset" -DTALWEG_PYTHON=$python >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+  fi
 fi
 targets=()
 if (($#)); then targets=(--target "$@"); fi
