@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,7 +140,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload, boo
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 131 + i / 256);
   std::thread receiver([&] {
     pin(1);
-    live::UdpEnd end(std::move(b), to_a, {kKey, kKey}, kBack, options);
+    live::UdpEnd end(std::move(b), std::span(&to_a, 1), {kKey, kKey}, kBack, options);
     const double before = thread_cpu();
     while (!stop) {
       wait_for(end.socket().fd());
@@ -159,7 +160,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload, boo
     result.receiver_cpu = thread_cpu() - before;
   });
   pin(0);
-  live::UdpEnd end(std::move(a), to_b, {kKey, kKey}, kThere, options);
+  live::UdpEnd end(std::move(a), std::span(&to_b, 1), {kKey, kKey}, kThere, options);
   const double before = thread_cpu();
   const std::int64_t begin = live::now_ns();
   for (std::uint64_t written = 0; live::now_ns() - begin < static_cast<std::int64_t>(seconds * 1e9);) {
