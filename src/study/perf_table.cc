@@ -269,8 +269,7 @@ std::vector<std::string> lost_sentences(const PerfOptions& options, const std::v
       sentences.push_back(
           fmt::format("{}, {}: {:.3g} % of what workers sent is not in these sums and comes with the next "
                       "ones; at most {:g} % of a worker's may be missing of each, in whole blocks. Before "
-                      "these calls came {} more, "
-                      "which lose nothing",
+                      "these calls came {} more, which lose nothing",
                       bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100,
                       may_lose * 100, protocol::LingerTime::kWarmUp));
       continue;

@@ -10,8 +10,7 @@ namespace talweg::text {
 class Draft {
  public:
   // Makes a new file PATH.<process>.part that is nobody else's: what a stranger, or an ended process, has
-  // left under that name goes. If `path` is a link to a file, it stays, and leads to
-  // the new file.
+  // left under that name goes. If `path` is a link to a file, it stays, and leads to the new file.
   explicit Draft(const std::string& path);
   // Removes the draft unless it has replaced the file.
   ~Draft();

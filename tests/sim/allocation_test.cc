@@ -11,6 +11,7 @@
 #include "sim/carried_packets.h"
 #include "sim/collectives.h"
 #include "sim/matrix_run.h"
+#include "sim/pulled_options.h"
 #include "sim/shapes.h"
 #include "sim/simulation.h"
 #include "sim/topologies.h"
@@ -54,20 +55,6 @@ Way dctcp(double loss) {
   return {loss > 0 ? "lossy" : "dctcp", o};
 }
 
-Way ndp() {
-  SimulationOptions o;
-  o.transport.kind = TransportKind::pulled;
-  o.transport.first_window = 30;
-  o.transport.spray = true;
-  o.transport.data_priority = 1;
-  QueuePolicy& queue = o.network.switch_queue;
-  queue.priorities = o.network.host_queue.priorities = 2;
-  queue.limit_bytes = 8 * 1514;
-  queue.urgent_limit_bytes = 1 << 20;
-  queue.trim = true;
-  return {"ndp", o};
-}
-
 Way pfabric() {
   SimulationOptions o;
   o.transport.kind = TransportKind::pfabric;
@@ -79,7 +66,7 @@ Way pfabric() {
 
 class AllocationsOfFlows : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Transports, AllocationsOfFlows,
-                         ::testing::Values(dctcp(0), dctcp(0.001), ndp(), pfabric()),
+                         ::testing::Values(dctcp(0), dctcp(0.001), Way{"ndp", pulled_options()}, pfabric()),
                          [](const auto& test) { return test.param.name; });
 
 // Racks with half as much to their spines as hosts send: packets wait, are marked, trimmed or dropped.

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "sim/matrix_run.h"
 #include "sim/max_min.h"
+#include "sim/pulled_options.h"
 #include "sim/report.h"
 #include "sim/shapes.h"
 #include "sim/simulation.h"
@@ -138,24 +139,10 @@ void expect_as_with_packets(const cluster::Cluster& cluster, const SimulationOpt
   }
 }
 
-SimulationOptions pulled_packets() {
-  SimulationOptions o;
-  o.transport.kind = TransportKind::pulled;
-  o.transport.first_window = 30;
-  o.transport.spray = true;
-  o.transport.data_priority = 1;
-  QueuePolicy& queue = o.network.switch_queue;
-  queue.priorities = o.network.host_queue.priorities = 2;
-  queue.limit_bytes = 8 * 1514;
-  queue.urgent_limit_bytes = 1 << 20;
-  queue.trim = true;
-  return o;
-}
-
 TEST(Fluid, LongFlowsAreNearThoseOfPackets) {
-  expect_as_with_packets(star(8, kTen), pulled_packets(), parse_traffic("shuffle:size=4MB", 8, 1));
-  expect_as_with_packets(star(8, kTen), pulled_packets(), parse_traffic("incast:size=10MB", 8, 1));
-  expect_as_with_packets(fat_tree(16, 3, 1, kTen), pulled_packets(),
+  expect_as_with_packets(star(8, kTen), pulled_options(), parse_traffic("shuffle:size=4MB", 8, 1));
+  expect_as_with_packets(star(8, kTen), pulled_options(), parse_traffic("incast:size=10MB", 8, 1));
+  expect_as_with_packets(fat_tree(16, 3, 1, kTen), pulled_options(),
                          parse_traffic("permutation:size=20MB", 16, 3));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/matrix_run.h"
+#include "sim/pulled_options.h"
 #include "sim/report.h"
 #include "sim/shapes.h"
 #include "sim/simulation.h"
@@ -20,21 +21,6 @@ namespace talweg::sim {
 namespace {
 
 constexpr std::int64_t kFullPacket = 1448 + 66;
-
-// As NDP has it: queues of eight packets. `window` 0: as EQDS has it.
-SimulationOptions pulled_options(int window) {
-  SimulationOptions o;
-  o.transport.kind = TransportKind::pulled;
-  o.transport.first_window = window;
-  o.transport.spray = true;
-  o.transport.data_priority = 1;
-  QueuePolicy& queue = o.network.switch_queue;
-  queue.priorities = o.network.host_queue.priorities = 2;
-  queue.limit_bytes = 8 * kFullPacket;
-  queue.urgent_limit_bytes = 1 << 20;
-  queue.trim = true;
-  return o;
-}
 
 std::vector<std::pair<int, int>> all_to_last(int senders) {
   std::vector<std::pair<int, int>> flows;

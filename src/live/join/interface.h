@@ -20,9 +20,8 @@ std::vector<Interface> interfaces();
 // else is left. Throws Error{invalid_argument} that lists the interfaces there are when none matches.
 Interface choose_interface(const std::string& choice, const std::vector<Interface>& from);
 
-// All that match, in the order in which `choice` names them, or the kernel's where it excludes; else as
-// choose_interface(), but for that each name has to match one. Each once, with
-// its first address.
+// All that match, each once and with its first address, in the order in which `choice` names them, or the
+// kernel's where it excludes. As choose_interface(), but each name has to match one.
 std::vector<Interface> choose_interfaces(const std::string& choice, const std::vector<Interface>& from);
 
 // 127.0.0.0/8: nobody else can reach it.
