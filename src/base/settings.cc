@@ -108,7 +108,8 @@ const std::vector<Setting>& settings() {
        "0", false, true, SettingKind::on_off},
       {"TALWEG_SWITCH_SPARSE",
        "1: blocks of a vector that are zero do not travel to the switch; pairs: of float nothing that is "
-       "zero, what else there is goes with its place; 0: all travels; the same on all ranks",
+       "zero, what else there is goes with its place; auto: of each vector what is quickest; 0: all travels; "
+       "the same on all ranks",
        "0", false, true},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},

@@ -25,6 +25,12 @@ double seconds_on_links(const forest::CostModel& model, int ranks, double bytes)
   return bytes / (least * model.parameters().tcp_payload);
 }
 
+// Trees are compared with what is left to do once the ranks have voted.
+std::string if_dense(std::optional<double> seconds, double votes_seconds) {
+  return seconds ? fmt::format("{:.4g} ms where nothing is", (*seconds + votes_seconds) * 1e3)
+                 : std::string("by trees where nothing is");
+}
+
 }  // namespace
 
 void GroupImpl::use_switch(const SwitchWish& wish) {
@@ -64,8 +70,10 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
   auto& plan = switch_plans_[{trees.get(), *format}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
   if (plan == nullptr) {
-    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_).has_value();
-    plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted);
+    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_, true).has_value();
+    const protocol::SumPrices prices =
+        wanted ? prices_of(*trees->forest, *switch_for_) : protocol::SumPrices{};
+    plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices);
   }
   return plan;
 }
@@ -81,15 +89,26 @@ double GroupImpl::find_votes_seconds(const forest::CostModel& model) const {
   return model.seconds(forest::find_planner("binomial").plan(barrier, model.network()));
 }
 
+// Of what a sum is compared with once the ranks have voted.
+protocol::SumPrices GroupImpl::prices_of(const forest::Forest& trees, const forest::CostModel& model) const {
+  protocol::SumPrices prices;
+  if (!switch_->chooses_forms()) return prices;
+  if (!switch_->always()) prices.trees_seconds = protocol::rounded(model.seconds(trees));
+  const forest::Request& request = trees.request;
+  prices.links_seconds = protocol::rounded(
+      seconds_on_links(model, size(), static_cast<double>(request.counts[0] * request.element_size)));
+  return prices;
+}
+
 std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds,
-                                                   const forest::CostModel& model) const {
+                                                   const forest::CostModel& model, bool least) const {
   const forest::Request& request = trees.request;
   const auto estimate = switch_->estimate(static_cast<std::size_t>(request.counts[0]),
-                                          static_cast<std::size_t>(request.element_size));
+                                          static_cast<std::size_t>(request.element_size), least);
   if (!estimate) return std::nullopt;
   double seconds = estimate->seconds;
   // Each alone was measured; all together have the ranks' own links in common.
-  if (estimate->switches > 1)
+  if (estimate->switches > 1 && !(least && switch_->chooses_forms()))
     seconds = std::max(
         seconds,
         seconds_on_links(model, size(), static_cast<double>(request.counts[0] * request.element_size)));
@@ -109,10 +128,15 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
   guard = world_->lock();
   std::string by_trees = steer::describe(trees, *model);
   if (!switch_serves(request, type)) return by_trees;
-  const auto seconds = seconds_by_switch(trees, find_votes_seconds(*model), *model);
-  if (!seconds) return by_trees;
+  const double votes_seconds = find_votes_seconds(*model);
+  const auto least = seconds_by_switch(trees, votes_seconds, *model, true);
+  if (!least) return by_trees;
+  if (switch_->chooses_forms())
+    return fmt::format(
+        "switch, in the form that is quickest: predicted {:.4g} ms where all is zero, {}; without it {}",
+        *least * 1e3, if_dense(seconds_by_switch(trees, 0, *model), votes_seconds), by_trees);
   if (switch_->always()) return "switch, not measured; without it " + by_trees;
-  return fmt::format("switch, predicted {:.4g} ms; without it {}", *seconds * 1e3, by_trees);
+  return fmt::format("switch, predicted {:.4g} ms; without it {}", *least * 1e3, by_trees);
 }
 
 }  // namespace talweg::group

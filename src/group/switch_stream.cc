@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
+#include "base/random.h"
 #include "live/system.h"
 
 namespace talweg::group {
@@ -30,19 +32,21 @@ constexpr std::int64_t kNoDeadlineNs = 3'600'000 * live::kMillisecondNs;
 constexpr std::size_t kShortElements = 1024;
 constexpr std::size_t kLongElements = 256 * 1024;
 constexpr int kShortSums = 9, kLongSums = 3;
-constexpr int kLockTries = 50;  // tries to let another thread have the lock
+constexpr double kPairs = 0.25;  // of the long vector's elements on any rank
+constexpr int kLockTries = 50;   // tries to let another thread have the lock
 constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
 constexpr const char* kGivenUp = "a sum was given up, here or on another rank";
 
-double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, wire::AggregationFormat format,
-                      int times) {
+double seconds_of_sum(live::SwitchClient& client, const std::vector<float>& data, std::vector<float>& sum,
+                      wire::AggregationFormat format, int times) {
   std::vector<std::int64_t> took;
-  auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+  sum.resize(data.size());
+  const auto* const in = reinterpret_cast<const std::byte*>(data.data());
   const std::size_t size = data.size() * sizeof(float);
   for (int i = 0; i < times; ++i) {
-    std::ranges::fill(data, 1.0F);  // blocks of zeros might not travel
     const std::int64_t begin_ns = live::now_ns();
-    client.all_reduce({bytes, bytes, size, size, format}, begin_ns + kMeasureNs);
+    client.all_reduce({in, reinterpret_cast<std::byte*>(sum.data()), size, size, format},
+                      begin_ns + kMeasureNs);
     took.push_back(live::now_ns() - begin_ns);
   }
   std::ranges::nth_element(took, took.begin() + times / 2);
@@ -149,7 +153,7 @@ std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) co
 
 std::string SwitchStream::describe() const {
   const auto guard = lock();
-  constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs"};
+  constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
   const std::string sums =
       fmt::format("{}, {} sum{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s", wish_.exact ? ", exact" : "",
                   kSparse[static_cast<std::size_t>(wish_.sparse)]);
@@ -173,7 +177,7 @@ void SwitchStream::serve() {
       options.join_deadline_ns = live::now_ns() + kJoinNs;
       options.idle = [this] { check_stopped(); };
       live::SwitchClient client(options);
-      open(client, wish_.always ? tried(client) : measure(client));
+      open(client, wish_.always && wish_.sparse != SwitchSparse::chosen ? tried(client) : measure(client));
       serve(client);
       why = kGivenUp;
       if (!stopped_) client.give_up(ErrorCode::aborted, why);
@@ -187,30 +191,71 @@ void SwitchStream::serve() {
   }
 }
 
-// That datagrams pass, not the connection alone: what is served always is not measured.
+// That datagrams pass, not the connection alone: what is served always, in one form, is not measured.
 SwitchStream::Cost SwitchStream::tried(live::SwitchClient& client) const {
-  std::vector<float> few(kShortElements);
-  seconds_of_sum(client, few, format_of(DataType::f32).value(), 1);
+  const std::vector<float> few(kShortElements, 1.0F);
+  std::vector<float> sum;
+  seconds_of_sum(client, few, sum, format_of(DataType::f32).value(), 1);
   return {};
 }
 
 // The mean of all ranks, which the switch itself makes: all have the same bits. Of dense sums: what is zero
-// in those to come nobody knows.
+// in those to come nobody knows. Where that is looked at before each, of pairs, too.
 SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
-  std::vector<float> few(kShortElements), many(kLongElements);
+  // Blocks of zeros might not travel.
+  const std::vector<float> few(kShortElements, 1.0F), many(kLongElements, 1.0F);
+  std::vector<float> sum;
   const wire::AggregationFormat format = format_of(DataType::f32).value();
-  seconds_of_sum(client, few, format, 2);
-  const double of_few = seconds_of_sum(client, few, format, kShortSums);
-  const double of_many = seconds_of_sum(client, many, format, kLongSums);
+  seconds_of_sum(client, few, sum, format, 2);
+  const double of_few = seconds_of_sum(client, few, sum, format, kShortSums);
+  const double of_many = seconds_of_sum(client, many, sum, format, kLongSums);
+  const auto [of_pairs, pairs] = wish_.sparse == SwitchSparse::chosen && !wish_.exact
+                                     ? measure_pairs(client)
+                                     : std::pair{0.0, std::size_t{0}};
   const auto ranks = static_cast<float>(place_.size);
-  std::array<float, 2> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks};
+  std::array<float, 3> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
+                            static_cast<float>(of_pairs) / ranks};
   auto* const bytes = reinterpret_cast<std::byte*>(mean.data());
   client.all_reduce({bytes, bytes, sizeof mean, sizeof mean}, live::now_ns() + kMeasureNs);
   // What disturbs the short sums alone does not make bytes cost nothing.
   const double per_element =
       std::max(double{mean[1]} / (4.0 * kLongElements),
                (double{mean[1]} - double{mean[0]}) / double{kLongElements - kShortElements});
-  return {std::max(0.0, double{mean[0]} - per_element * double{kShortElements}), per_element / sizeof(float)};
+  Cost cost{std::max(0.0, double{mean[0]} - per_element * double{kShortElements}),
+            per_element / sizeof(float)};
+  cost.block = client.terms().block;
+  if (pairs == 0) return cost;
+  // No less than its bytes cost anywhere, whatever disturbed these sums.
+  constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
+  cost.per_pair =
+      std::max(cost.per_byte * kPairBytes, (double{mean[2]} - cost.fixed) / static_cast<double>(pairs));
+  return cost;
+}
+
+// Of some that ranks hold independently of each other; and how many are on any of them, which all ranks find.
+std::pair<double, std::size_t> SwitchStream::measure_pairs(live::SwitchClient& client) const {
+  const double own = 1 - std::pow(1 - kPairs, 1.0 / place_.size);
+  Random random(static_cast<std::uint64_t>(place_.rank));
+  std::vector<float> data(kLongElements), sum;
+  for (float& x : data) x = random.uniform() < own ? 1.0F : 0.0F;
+  const double seconds = seconds_of_sum(client, data, sum, wire::AggregationFormat::pairs, kLongSums);
+  return {seconds, sum.size() - static_cast<std::size_t>(std::ranges::count(sum, 0.0F))};
+}
+
+double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat format,
+                                   protocol::SumForm form, const protocol::Held& held) const {
+  const auto of_all = static_cast<double>(elements);
+  const auto bytes = of_all * static_cast<double>(wire::element_bytes(format));
+  switch (form) {
+    case protocol::SumForm::dense:
+      return seconds(bytes);
+    case protocol::SumForm::blocks:
+      return seconds(bytes * held.blocks);
+    case protocol::SumForm::pairs:
+      break;
+  }
+  if (per_pair == 0 || format != wire::AggregationFormat::f32) return std::numeric_limits<double>::infinity();
+  return fixed + per_pair * of_all * held.elements;
 }
 
 void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
@@ -223,7 +268,7 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
     ++lives_;
   }
   log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(at_.address),
-           wish_.always
+           wish_.always && wish_.sparse != SwitchSparse::chosen
                ? ""
                : fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9));
 }
@@ -273,10 +318,11 @@ bool SwitchStream::step(live::SwitchClient& client) {
   const std::int64_t now = live::now_ns();
   if (running_ == nullptr && (running_ = queue_.next()) != nullptr) {
     const protocol::SumTask& task = running_->task;
-    const bool pairs = wish_.sparse == SwitchSparse::pairs && task.format == wire::AggregationFormat::f32;
-    client.start({task.in, task.out, task.bytes, task.bytes,
-                  pairs ? wire::AggregationFormat::pairs : task.format, wish_.sparse != SwitchSparse::none},
-                 now + kNoDeadlineNs);
+    const bool pairs = task.form == protocol::SumForm::pairs;
+    client.start(
+        {task.in, task.out, task.bytes, task.bytes, pairs ? wire::AggregationFormat::pairs : task.format,
+         task.form != protocol::SumForm::dense},
+        now + kNoDeadlineNs);
     results_ = client.counters().results;
     progress_ns_ = now;
   }

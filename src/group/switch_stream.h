@@ -40,10 +40,15 @@ class SwitchStream {
     std::string job;
     std::vector<std::uint64_t> switches = {};  // by rank, as of live::sit_down(); empty: all are at this one
   };
-  // Seconds of a sum of so many bytes, as measured when this life began.
+  // Seconds of a sum, as measured when this life began.
   struct Cost {
     double fixed = 0, per_byte = 0;
+    double per_pair = 0;    // on any rank; 0: pairs are not to be had
+    std::size_t block = 0;  // elements
     double seconds(double bytes) const { return fixed + per_byte * bytes; }
+    // Of a vector of which so much is on any rank; infinity: not in this form.
+    double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
+                   const protocol::Held& held) const;
   };
   // `at` is one of wish.at.
   SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
@@ -76,6 +81,7 @@ class SwitchStream {
   void wait(const live::SwitchClient& client) const;
   Cost tried(live::SwitchClient& client) const;
   Cost measure(live::SwitchClient& client) const;
+  std::pair<double, std::size_t> measure_pairs(live::SwitchClient& client) const;
   void open(const live::SwitchClient& client, const Cost& cost);
   void end_life(const std::string& why);  // under the lock
   void lose(const std::string& why, bool fault);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -12,6 +13,7 @@ namespace talweg::group {
 namespace {
 
 using protocol::QueuedSum;
+using protocol::SumForm;
 
 constexpr double kMostRate = 1e15;  // bytes per second; also of what was not measured
 
@@ -20,6 +22,19 @@ constexpr double kMostRate = 1e15;  // bytes per second; also of what was not me
 std::uint32_t mixed(std::uint32_t so_far, std::uint32_t next) {
   constexpr std::uint32_t kPrime = 16'777'619;
   return so_far * kPrime ^ next;
+}
+
+// Of one that is rounded() these are all.
+std::uint32_t bits_of(double value) {
+  return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+}
+
+// Of a vector's bytes, that travel in this form.
+double share_of_bytes(SumForm form, const protocol::Held& held) {
+  constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
+  constexpr double kFloatBytes = wire::element_bytes(wire::AggregationFormat::f32);
+  if (form == SumForm::pairs) return held.elements * kPairBytes / kFloatBytes;
+  return form == SumForm::blocks ? held.blocks : 1;
 }
 
 double rate_of(const SwitchStream::Cost& cost) {
@@ -52,6 +67,7 @@ struct SwitchStreams::Split : QueuedSum {
   struct Part {
     SwitchStream* stream = nullptr;
     std::shared_ptr<QueuedSum> sum;
+    SwitchStream::Cost cost;
     double rate = 1;
     bool empty = false;  // has nothing to sum
   };
@@ -60,7 +76,7 @@ struct SwitchStreams::Split : QueuedSum {
 
 SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
                              const std::function<void()>& changed)
-    : always_(wish.always), equal_(wish.exact) {
+    : always_(wish.always), sparse_(wish.sparse), equal_(wish.exact), chooser_(place.size) {
   for (const SwitchWish::At& at : wish.at) {
     SwitchStream::Place own = place;
     // Two of the addresses may be those of one switch.
@@ -81,11 +97,50 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up() {
     auto [part, cost] = stream.line_up();
     if (part == nullptr) continue;
     split->life = streams_.size() == 1 ? part->life : mixed(mixed(split->life, i), part->life);
-    split->parts.push_back({&stream, std::move(part), equal_ ? 1 : rate_of(cost)});
+    split->parts.push_back({&stream, std::move(part), cost, equal_ ? 1 : rate_of(cost)});
   }
   if (enough(split->parts.size())) return split;
   pass(*split);
   return nullptr;
+}
+
+SwitchStreams::Said SwitchStreams::say(const QueuedSum& sum, const protocol::SumTask& task,
+                                       const protocol::SumPrices& prices) {
+  if (!chooses_forms()) return {sum.life, 0, {}};
+  const std::uint32_t terms =
+      mixed(mixed(sum.life, bits_of(prices.trees_seconds)), bits_of(prices.links_seconds));
+  const protocol::VectorSample sample =
+      chooser_.look(task, static_cast<const Split&>(sum).parts.front().cost.block);
+  return {terms, chooser_.word(task, sample), sample};
+}
+
+std::optional<SumForm> SwitchStreams::choose(const QueuedSum& sum, const protocol::SumTask& task,
+                                             std::span<const std::uint32_t> words,
+                                             const protocol::SumPrices& prices) {
+  if (sparse_ == SwitchSparse::none) return SumForm::dense;
+  if (sparse_ == SwitchSparse::pairs && task.format == wire::AggregationFormat::f32) return SumForm::pairs;
+  if (!chooses_forms()) return SumForm::blocks;
+  const auto& parts = static_cast<const Split&>(sum).parts;
+  std::vector<double> rates;
+  for (const Split::Part& part : parts) rates.push_back(part.rate);
+  const std::vector<std::size_t> ends = share_ends(task.bytes / wire::element_bytes(task.format), rates);
+  const auto seconds = [&](SumForm form, const protocol::Held& held) {
+    double most = 0;
+    int in_use = 0;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < parts.size(); begin = ends[i++]) {
+      if (ends[i] == begin) continue;
+      ++in_use;
+      most = std::max(most, parts[i].cost.seconds(ends[i] - begin, task.format, form, held));
+    }
+    // Each alone was measured; all together have the ranks' own links in common.
+    return in_use > 1 ? std::max(most, prices.links_seconds * share_of_bytes(form, held)) : most;
+  };
+  return chooser_.choose(task, words, seconds, prices.trees_seconds).form;
+}
+
+void SwitchStreams::learn(const protocol::SumTask& task, const protocol::VectorSample& sample) {
+  chooser_.learn(task, sample);
 }
 
 void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
@@ -103,7 +158,7 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
     if (part.empty)
       part.stream->pass(*part.sum);
     else
-      part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format});
+      part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format, task.form});
     begin = end;
   }
 }
@@ -141,7 +196,7 @@ bool SwitchStreams::enough(std::size_t there) const {
 }
 
 std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t elements,
-                                                               std::size_t element_bytes) const {
+                                                               std::size_t element_bytes, bool least) const {
   std::vector<SwitchStream::Cost> costs;
   std::vector<double> rates;
   for (const auto& stream : streams_)
@@ -156,8 +211,8 @@ std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t eleme
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
     if (ends[i] == begin) continue;
     ++estimate.switches;
-    estimate.seconds =
-        std::max(estimate.seconds, costs[i].seconds(static_cast<double>((ends[i] - begin) * element_bytes)));
+    const std::size_t bytes = least && chooses_forms() ? 0 : (ends[i] - begin) * element_bytes;
+    estimate.seconds = std::max(estimate.seconds, costs[i].seconds(static_cast<double>(bytes)));
   }
   return estimate;
 }
@@ -175,7 +230,12 @@ std::optional<wire::AggregationFormat> SwitchStreams::format_of(DataType type) c
 std::string SwitchStreams::describe() const {
   std::string text;
   for (const auto& stream : streams_) text += (text.empty() ? "" : "; ") + stream->describe();
-  return text;
+  if (!chooses_forms()) return text;
+  text += "; chosen:";
+  const auto& chosen = chooser_.chosen();
+  for (int form = 0; form < protocol::kSumForms; ++form)
+    text += fmt::format(" {} {},", chosen[static_cast<std::size_t>(form)], name(static_cast<SumForm>(form)));
+  return text + fmt::format(" {} by trees", chosen[protocol::kSumForms]);
 }
 
 }  // namespace talweg::group

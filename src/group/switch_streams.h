@@ -33,6 +33,13 @@ class SwitchStreams final : public protocol::SumStream {
   void stop();  // as SwitchStream::stop, of all
 
   std::shared_ptr<protocol::QueuedSum> line_up() override;
+  // Of forms that are not chosen there is nothing to say but the life.
+  Said say(const protocol::QueuedSum& sum, const protocol::SumTask& task,
+           const protocol::SumPrices& prices) override;
+  std::optional<protocol::SumForm> choose(const protocol::QueuedSum& sum, const protocol::SumTask& task,
+                                          std::span<const std::uint32_t> words,
+                                          const protocol::SumPrices& prices) override;
+  void learn(const protocol::SumTask& task, const protocol::VectorSample& sample) override;
   void go(protocol::QueuedSum& sum, const protocol::SumTask& task) override;
   // These two do nothing in a forked child, which lets go of a group.
   void pass(protocol::QueuedSum& sum) override;
@@ -41,14 +48,16 @@ class SwitchStreams final : public protocol::SumStream {
   Progress look(const protocol::QueuedSum& sum) const override;
 
   // What a vector takes by those that are there, had they nothing in common on the way to them, and how many
-  // have a part of it; empty: none is there, or of exact sums not all.
+  // have a part of it; empty: none is there, or of exact sums not all. Dense; `least`: where forms are
+  // chosen, of one that is zero.
   struct Estimate {
     double seconds = 0;
     int switches = 0;
   };
-  std::optional<Estimate> estimate(std::size_t elements, std::size_t element_bytes) const;
+  std::optional<Estimate> estimate(std::size_t elements, std::size_t element_bytes, bool least = false) const;
   std::uint64_t lives() const;
   bool always() const { return always_; }
+  bool chooses_forms() const { return sparse_ == SwitchSparse::chosen; }
   std::optional<wire::AggregationFormat> format_of(DataType type) const;
   std::string describe() const;
 
@@ -57,8 +66,10 @@ class SwitchStreams final : public protocol::SumStream {
   bool enough(std::size_t there) const;
   const live::ForkMark mark_;  // in a forked child others' threads may hold the locks, for ever
   const bool always_;
+  const SwitchSparse sparse_;
   const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
   std::vector<std::unique_ptr<SwitchStream>> streams_;
+  protocol::FormChooser chooser_;
 };
 
 }  // namespace talweg::group

@@ -78,8 +78,9 @@ NamedAlgorithms take_apart(const std::string& algorithm) {
 SwitchSparse switch_sparse() {
   const std::string value = resolve(kSparseSetting).value;
   if (value == "pairs") return SwitchSparse::pairs;
+  if (value == "auto") return SwitchSparse::chosen;
   const auto on = switch_in(value);
-  if (!on) refuse("{}: expected 0, 1 or pairs, got \"{}\"", kSparseSetting, value);
+  if (!on) refuse("{}: expected 0, 1, pairs or auto, got \"{}\"", kSparseSetting, value);
   return *on ? SwitchSparse::blocks : SwitchSparse::none;
 }
 
@@ -100,8 +101,10 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
   wish.exact = switch_of("TALWEG_SWITCH_EXACT");
   wish.sparse = switch_sparse();
   if (wish.exact && wish.sparse == SwitchSparse::pairs)
-    refuse("{}=pairs: pairs are summed as they come, and not exactly: expected 1 beside TALWEG_SWITCH_EXACT",
-           kSparseSetting);
+    refuse(
+        "{}=pairs: pairs are summed as they come, and not exactly: expected 1 or auto beside "
+        "TALWEG_SWITCH_EXACT",
+        kSparseSetting);
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);
   if (!key.value.empty()) wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);

@@ -25,6 +25,7 @@ enum class SwitchSparse {
   none,
   blocks,  // that are zero
   pairs,   // float that is zero; of other types blocks
+  chosen,  // by vector: what is quickest, or all by trees
 };
 // Of TALWEG_SWITCH_SPARSE. Throws Error{invalid_argument}.
 SwitchSparse switch_sparse();

@@ -83,6 +83,22 @@ const char* name(AggregationFormat format) {
   return kNames[static_cast<std::size_t>(format)];
 }
 
+DataType type_in_memory(AggregationFormat format) {
+  switch (format) {
+    case AggregationFormat::f16:
+      return DataType::f16;
+    case AggregationFormat::bf16:
+      return DataType::bf16;
+    case AggregationFormat::i32:
+      return DataType::i32;
+    case AggregationFormat::f32:
+    case AggregationFormat::scaled:
+    case AggregationFormat::pairs:
+      break;
+  }
+  return DataType::f32;
+}
+
 std::optional<AggregationFormat> aggregation_format(DataType type) {
   switch (type) {
     case DataType::f32:

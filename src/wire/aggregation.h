@@ -65,6 +65,7 @@ constexpr std::size_t element_bytes(AggregationFormat format) {
 constexpr std::size_t bytes_in_memory(AggregationFormat format) {
   return format == AggregationFormat::pairs ? 4 : element_bytes(format);
 }
+DataType type_in_memory(AggregationFormat format);
 // Elements of this format that an entry has at most where blocks have `block` elements of four bytes.
 constexpr std::size_t most_elements(AggregationFormat format, std::size_t block) {
   return format == AggregationFormat::pairs ? block * 4 / element_bytes(format) : block;

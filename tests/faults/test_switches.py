@@ -103,7 +103,7 @@ class Crowd:
         place, draw = self.chaos.place, self.chaos.random
         self.life += 1
         environment = {"TALWEG_ALGO": "switch", "TALWEG_SWITCH_EXACT": str(draw.randrange(2)),
-                       "TALWEG_SWITCH_SPARSE": str(draw.randrange(2))}
+                       "TALWEG_SWITCH_SPARSE": draw.choice(["0", "1", "auto"])}
         steps = ["join", f"sums={draw.randrange(1 << 32)},{self.chaos.healed}", "leave"]
         self.ranks = []
         for rank, (host, switch) in enumerate(self.seats):

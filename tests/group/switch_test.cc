@@ -390,65 +390,6 @@ TEST(Switched, ExactSumsHaveTheBitsOfTheirScaleAndTwoBytesAreTooFewForThem) {
       through(at(served)));
 }
 
-// Blocks that the only job of a switch has had.
-live::SwitchServiceOptions counting() {
-  live::SwitchServiceOptions options;
-  options.describe = [](const live::SwitchStatus& status) {
-    return status.jobs.empty() ? "0" : std::to_string(status.jobs[0].counters.contributions);
-  };
-  return options;
-}
-std::uint64_t blocks_of(const live::Served& served) {
-  return std::stoull(live::give_order(served.service().address(), {}, wire::SwitchDo::status, live::soon()));
-}
-
-TEST(Switched, WhatASumCostsIsMeasuredWithAllBlocksTravelling) {
-  const Variable exact("TALWEG_SWITCH_EXACT", "1"), sparse("TALWEG_SWITCH_SPARSE", "1");
-  const live::Served served(counting());
-  run_ranks(
-      kRanks,
-      [&](Group& group) {
-        sum_until(group, 1, [&] { return switch_line(group).find("not now") == std::string::npos; });
-        EXPECT_GE(blocks_of(served), 100U * kRanks);
-        group.barrier();
-      },
-      through(at(served), ""));
-}
-
-TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedForNorWhatIsZeroInThem) {
-  const live::Served served(counting());
-  for (const std::string sparse : {"0", "1", "pairs"}) {
-    const Variable setting("TALWEG_SWITCH_SPARSE", sparse);
-    constexpr std::size_t kCount = 1'000'000;
-    std::uint64_t sent = 0;
-    run_ranks(
-        kRanks,
-        [&](Group& group) {
-          sum_until_there(group);
-          group.barrier();
-          const std::uint64_t before = blocks_of(served);
-          group.barrier();
-          std::vector<float> data(kCount, 0.0F), out(kCount, -1.0F);
-          const auto mine = static_cast<std::size_t>(group.rank());
-          // In one block, and of two columns of pairs.
-          data[256'000 * mine] = data[256'000 * mine + 100] = data[500'000] = 1;
-          group.all_reduce(data.data(), out.data(), kCount, DataType::f32, ReduceOp::sum);
-          for (std::size_t i = 0; i < kCount; ++i)
-            ASSERT_EQ(out[i], i == 500'000                                              ? 3.0F
-                              : (i % 256'000 == 0 || i % 256'000 == 100) && i < 700'000 ? 1.0F
-                                                                                        : 0.0F)
-                << i;
-          if (group.rank() == 0) sent = blocks_of(served) - before;
-          group.barrier();
-        },
-        through(at(served)));
-    if (sparse != "0")
-      EXPECT_EQ(sent, (sparse == "pairs" ? 3U : 2U) * kRanks);
-    else
-      EXPECT_GE(sent, 100U * kRanks);
-  }
-}
-
 // A network whose switch is at `address`.
 std::string network_with(const std::string& address) {
   std::string nodes, links;

@@ -49,26 +49,6 @@ TEST(Switches, SharesAreWholeInProportionAndAlikeForAllScales) {
   }
 }
 
-// How many sums each of them has made, as the group says: "127.0.0.1:4711 (option), 12 sums; ...".
-std::vector<int> sums_of_each(const Group& group) {
-  std::vector<int> found;
-  const std::string line = switch_line(group);
-  for (std::size_t at = line.find("), "); at != std::string::npos; at = line.find("), ", at + 1))
-    found.push_back(std::stoi(line.substr(at + 3)));
-  return found;
-}
-
-// Sums until all of them have had a part in one, on all ranks.
-void sum_until_all(Group& group, std::size_t switches) {
-  const std::vector<int> before = sums_of_each(group);
-  sum_until(group, 100'000, [&] {
-    const std::vector<int> now = sums_of_each(group);
-    bool all = now.size() == switches;
-    for (std::size_t i = 0; all && i < switches; ++i) all = now[i] > before[i];
-    return all;
-  });
-}
-
 std::string addresses(std::initializer_list<const live::Served*> all) {
   std::string text;
   for (const live::Served* const served : all) text += (text.empty() ? "" : ",") + at(*served);

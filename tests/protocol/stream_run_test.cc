@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 
 #include "memory_network.h"
 #include "talweg/error.h"
@@ -22,6 +23,22 @@ using Vector = std::vector<std::int32_t>;
 class Stream : public SumStream {
  public:
   std::shared_ptr<QueuedSum> line_up() override { return queue.line_up(); }
+  Said say(const QueuedSum& sum, const SumTask&, const SumPrices&) override {
+    return {sum.life + other_terms, word, {8, word, {}}};
+  }
+  std::optional<SumForm> choose(const QueuedSum&, const SumTask&, std::span<const std::uint32_t> words,
+                                const SumPrices& prices) override {
+    heard.assign(words.begin(), words.end());
+    trees_seconds = prices.trees_seconds;
+    const std::uint32_t all = std::accumulate(words.begin(), words.end(), 0U);
+    const std::uint32_t way = stubborn.value_or(all % kWays);
+    by_trees += way == kSumForms ? 1 : 0;
+    if (way == kSumForms) return std::nullopt;
+    return static_cast<SumForm>(way);
+  }
+  void learn(const SumTask& task, const VectorSample& sample) override {
+    if (sample.block != 0) learnt.emplace_back(sample.seed, *reinterpret_cast<const std::int32_t*>(task.out));
+  }
   void go(QueuedSum& sum, const SumTask& task) override { queue.go(sum, task); }
   void pass(QueuedSum& sum) override { queue.pass(sum); }
   void abandon(QueuedSum& sum) override {
@@ -35,6 +52,14 @@ class Stream : public SumStream {
     running = nullptr;
   }
 
+  static constexpr int kWays = kSumForms + 1;  // words that add up to kSumForms, but for these: by trees
+  std::uint32_t word = 0;                      // what it says of the next sum
+  std::vector<std::uint32_t> heard;            // for the last one
+  double trees_seconds = 0;
+  int by_trees = 0;
+  std::optional<std::uint32_t> stubborn;  // chooses that, whatever all say
+  std::uint32_t other_terms = 0;
+  std::vector<std::pair<std::uint64_t, std::int32_t>> learnt;  // what was said, and the sum's first element
   SumQueue queue;
   std::shared_ptr<QueuedSum> running;
   Vector sent;  // what of the running sum is known to the switch
@@ -150,17 +175,19 @@ struct Called {
                                     rank, q);
     made.deadline_ns = kDeadlineNs;
     made.user = &results[r];
-    made.plan = make_stream_plan(net.plan(q, "ring", rank, 16), stream, wire::AggregationFormat::i32, wanted);
+    made.plan = make_stream_plan(net.plan(q, planner, rank, 16), stream, wire::AggregationFormat::i32, wanted,
+                                 {.trees_seconds = 0.25});
     return made;
   }
   std::vector<Vector> in, out;
   std::vector<Result> results;
   Vector sum;
   bool place = false;
+  const char* planner = "ring";
 };
 
 struct Marks {
-  int by_stream = 0, in_sum = 0, done_on_some = 0;
+  int by_stream = 0, in_sum = 0, done_on_some = 0, chose_trees = 0;
 };
 
 // Several calls at a time; the switch comes and goes.
@@ -185,6 +212,7 @@ void run_seed(std::uint64_t seed, Marks& marks) {
     const auto r = static_cast<std::size_t>(random.below(static_cast<std::uint64_t>(ranks)));
     if (next[r] < calls.size() && random.below(8) == 0) {
       const bool wanted = !unwanted || random.below(8) != 0;
+      at.streams[r]->word = static_cast<std::uint32_t>(random.below(Stream::kWays));
       net.session(static_cast<int>(r))
           .start(calls[next[r]++].operation(static_cast<int>(r), net, at.streams[r], wanted,
                                             divided ? ReduceOp::avg : ReduceOp::sum));
@@ -215,12 +243,14 @@ void run_seed(std::uint64_t seed, Marks& marks) {
     EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U);
   }
   marks.by_stream += at.finished;
+  for (const auto& stream : at.streams) marks.chose_trees += stream->by_trees;
 }
 
 TEST(StreamRun, AllRanksHaveTheSumWheneverTheSwitchIsLost) {
   Marks marks;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) run_seed(seed, marks);
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) run_seed(seed, marks);
   EXPECT_GT(marks.by_stream, 10'000);
+  EXPECT_GT(marks.chose_trees, 3'000);
   EXPECT_GT(marks.in_sum, 500);
   EXPECT_GT(marks.done_on_some, 100);
 }
@@ -241,6 +271,138 @@ struct TwoRanks : ::testing::Test {
   Switch at{net, random};
   Called call{2, random, true};
 };
+
+// Every rank chooses by the same words, in the order of ranks, and learns what the sum was.
+TEST_F(TwoRanks, TheFormIsChosenByWhatBothSay) {
+  for (const std::uint32_t other : {0U, 1U, 2U}) {
+    at.open();
+    Called called(2, random, other % 2 == 0);
+    at.streams[0]->word = 4;
+    at.streams[1]->word = 4 + other;
+    start(called, 0);
+    start(called, 1);
+    while (net.step()) {
+    }
+    for (const auto& stream : at.streams) {
+      EXPECT_THAT(stream->heard, ::testing::ElementsAre(4, 4 + other));
+      EXPECT_EQ(stream->trees_seconds, 0.25);
+      EXPECT_EQ(stream->queue.next()->task.form, static_cast<SumForm>(other));
+      stream->queue.close();
+      net.session(0).look_again(0);
+      net.session(1).look_again(0);
+    }
+    run();  // by trees
+    for (std::size_t r : {0U, 1U}) {
+      EXPECT_EQ(called.out[r], called.sum);
+      EXPECT_EQ(at.streams[r]->learnt.back(), std::pair(std::uint64_t{at.streams[r]->word}, called.sum[0]));
+      EXPECT_EQ(at.streams[r]->learnt.size(), 1 + other);
+    }
+  }
+}
+
+TEST_F(TwoRanks, WhereBothChooseTreesTheLifeGoesOn) {
+  at.open();
+  at.streams[0]->word = 1;
+  at.streams[1]->word = 2;
+  start(call, 0);
+  start(call, 1);
+  run();
+  for (std::size_t r : {0U, 1U}) {
+    EXPECT_EQ(call.out[r], call.sum);
+    EXPECT_EQ(at.streams[r]->by_trees, 1);
+    EXPECT_EQ(at.streams[r]->learnt.size(), 1U);
+    EXPECT_TRUE(at.streams[r]->queue.alive());
+    at.streams[r]->word = 0;
+  }
+  Called next(2, random, false);
+  start(next, 0);
+  start(next, 1);
+  run();
+  for (std::size_t r : {0U, 1U}) EXPECT_EQ(next.out[r], next.sum);
+  EXPECT_EQ(at.finished, 2);
+}
+
+// What must not be: the one takes part in a sum, and the other one goes by trees.
+TEST_F(TwoRanks, WhereTheyChooseDifferentlyAllGoByTreesInTheEnd) {
+  for (const std::size_t by_trees : {0U, 1U})
+    for (const char* const trees : {"binomial", "ring", "recursive_doubling"}) {
+      at.open();
+      Called called(2, random, by_trees == 0);
+      called.planner = trees;
+      Stream& other = *at.streams[1 - by_trees];
+      at.streams[by_trees]->stubborn = kSumForms;
+      other.stubborn = 0;
+      start(called, 0);
+      start(called, 1);
+      while (net.step()) {
+      }
+      // A sum that others were in in its place.
+      if (const auto sum = other.queue.next()) {
+        std::memset(sum->task.out, 7, sum->task.bytes);
+        other.queue.done(*sum);
+        net.session(static_cast<int>(1 - by_trees)).look_again(0);
+      }
+      run();
+      for (std::size_t r : {0U, 1U}) {
+        ASSERT_TRUE(called.results[r].done) << trees;
+        ASSERT_TRUE(called.results[r].outcome.ok) << called.results[r].outcome.text;
+        EXPECT_EQ(called.out[r], called.sum);
+        at.streams[r]->stubborn.reset();
+      }
+    }
+}
+
+// A frame of the trees may come before the last word; what was chosen is counted and remembered all the same.
+TEST(StreamRun, WhoHearsOfTreesFirstChoosesThemToo) {
+  int all = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed, 6);
+    MemoryNetwork net(3, seed);
+    Switch at(net, random);
+    Called call(3, random, false);
+    at.open();
+    at.streams[1]->word = kSumForms;
+    for (int r = 0; r < 3; ++r)
+      net.session(r).start(call.operation(r, net, at.streams[static_cast<std::size_t>(r)], true));
+    net.run();
+    for (std::size_t r = 0; r < 3; ++r) {
+      ASSERT_EQ(call.out[r], call.sum);
+      ASSERT_LE(at.streams[r]->by_trees, 1);
+      all += at.streams[r]->by_trees;
+    }
+  }
+  EXPECT_GE(all, 570) << "but for votes that come after the sum";
+}
+
+TEST_F(TwoRanks, OfMeansOfIntegersByTreesNothingIsLearnt) {
+  at.open();
+  Called again(2, random, false);
+  for (const ReduceOp reduction : {ReduceOp::avg, ReduceOp::sum}) {
+    at.streams[0]->word = kSumForms;
+    Called& called = reduction == ReduceOp::avg ? call : again;
+    start(called, 0, reduction);
+    start(called, 1, reduction);
+    run();
+    for (std::size_t r : {0U, 1U}) {
+      ASSERT_TRUE(called.results[r].outcome.ok);
+      EXPECT_EQ(at.streams[r]->learnt.size(), reduction == ReduceOp::avg ? 0U : 1U);
+    }
+  }
+}
+
+TEST_F(TwoRanks, OnOtherTermsNobodyChooses) {
+  at.open();
+  at.streams[1]->other_terms = 1;
+  start(call, 0);
+  start(call, 1);
+  run();
+  for (std::size_t r : {0U, 1U}) {
+    EXPECT_EQ(call.out[r], call.sum);
+    EXPECT_TRUE(at.streams[r]->heard.empty());
+    EXPECT_TRUE(at.streams[r]->queue.alive());
+  }
+  EXPECT_EQ(at.finished, 0);
+}
 
 TEST_F(TwoRanks, NothingIsWrittenWhereTheyCallDifferentThings) {
   at.open();

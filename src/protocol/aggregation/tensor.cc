@@ -11,26 +11,6 @@
 
 namespace talweg::protocol {
 
-namespace {
-
-DataType type_in_memory(wire::AggregationFormat format) {
-  switch (format) {
-    case wire::AggregationFormat::f16:
-      return DataType::f16;
-    case wire::AggregationFormat::bf16:
-      return DataType::bf16;
-    case wire::AggregationFormat::i32:
-      return DataType::i32;
-    case wire::AggregationFormat::f32:
-    case wire::AggregationFormat::scaled:
-    case wire::AggregationFormat::pairs:
-      break;
-  }
-  return DataType::f32;
-}
-
-}  // namespace
-
 std::string wrong_tolerance(const Sum& sum) {
   const Tolerance& t = sum.tolerance;
   if (t.ppm > Tolerance::kMostPpm)
@@ -52,7 +32,7 @@ void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
   blocks_ = all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
   if (!sum.sparse) return;
   holds_.assign(kernel::bitmap_words(blocks_), 0);
-  const DataType type = type_in_memory(sum.format);
+  const DataType type = wire::type_in_memory(sum.format);
   if (sum.lanes == 1) {
     kernel::nonzero_blocks(type, sum.in, sum.count, sum.block, holds_.data());
     return;
@@ -91,7 +71,7 @@ void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* 
     const BlockScale scale = scale_of(exponent, workers_);
     kernel::quantise(data, in, count, scale.to_integer, scale.limit);
   } else if (sum_.tolerance.residual != nullptr) {
-    const DataType type = type_in_memory(sum_.format);
+    const DataType type = wire::type_in_memory(sum_.format);
     kernel::reduce_function(type, ReduceOp::sum)(data, in, sum_.tolerance.residual + offset(block), count);
   } else {
     std::memcpy(data, in, count * wire::element_bytes(sum_.format));
@@ -103,8 +83,8 @@ void SummedTensor::remember(std::uint64_t block, bool missing) {
   std::byte* const residual = sum_.tolerance.residual + offset(block);
   const std::size_t count = count_of(block);
   if (missing)
-    kernel::reduce_function(type_in_memory(sum_.format), ReduceOp::sum)(residual, residual,
-                                                                        sum_.in + offset(block), count);
+    kernel::reduce_function(wire::type_in_memory(sum_.format), ReduceOp::sum)(residual, residual,
+                                                                              sum_.in + offset(block), count);
   else
     std::memset(residual, 0, count * wire::element_bytes(sum_.format));
 }
@@ -112,7 +92,7 @@ void SummedTensor::remember(std::uint64_t block, bool missing) {
 void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {
   constexpr std::size_t kPiece = 256;
   const float factor = static_cast<float>(workers_) / static_cast<float>(workers_ - absent);
-  const DataType type = type_in_memory(sum_.format);
+  const DataType type = wire::type_in_memory(sum_.format);
   const std::size_t bytes = wire::element_bytes(sum_.format);
   float piece[kPiece];
   for (std::size_t first = 0, count = count_of(block); first < count; first += kPiece) {

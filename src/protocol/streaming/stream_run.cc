@@ -12,7 +12,8 @@ std::unique_ptr<Transfer> StreamPlan::make_transfer(BufferPool& pool) const {
 
 std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
                                                    std::shared_ptr<SumStream> stream,
-                                                   wire::AggregationFormat format, bool wanted) {
+                                                   wire::AggregationFormat format, bool wanted,
+                                                   const SumPrices& prices) {
   auto plan = std::make_shared<StreamPlan>();
   static_cast<Plan&>(*plan) = *trees;
   // Votes tell all ranks.
@@ -22,13 +23,19 @@ std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> t
   plan->stream = std::move(stream);
   plan->format = format;
   plan->wanted = wanted;
+  plan->prices = prices;
   return plan;
 }
 
 void StreamRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands) {
   plan_ = std::static_pointer_cast<const StreamPlan>(std::move(plan));
   operands_ = operands;
-  heard_.assign(static_cast<std::size_t>(plan_->forest->request.ranks), {});
+  const forest::Request& request = plan_->forest->request;
+  heard_.assign(static_cast<std::size_t>(request.ranks), {});
+  task_ = {operands.in, operands.out,
+           static_cast<std::size_t>(request.counts[0]) * wire::element_bytes(plan_->format), plan_->format};
+  said_ = {};
+  chosen_ = false;
 }
 
 void StreamRun::begin(Actions& actions) {
@@ -39,7 +46,8 @@ void StreamRun::begin(Actions& actions) {
     go_by_trees(actions);
     return;
   }
-  vote(vote_ready, sum_->life, actions);
+  said_ = plan_->stream->say(*sum_, task_, plan_->prices);
+  vote(vote_ready, said_.terms, actions);
   decide(actions);
 }
 
@@ -47,11 +55,11 @@ void StreamRun::vote(Vote vote, std::uint32_t of, Actions& actions) {
   const auto ranks = static_cast<NodeId>(heard_.size());
   for (NodeId i = 1; i < ranks; ++i) {
     const NodeId to = (plan_->self + i) % ranks;
-    actions.tell(to, wire::encode(actions.call(to), wire::Own{vote, 0, of, 0}));
+    actions.tell(to, wire::encode(actions.call(to), wire::Own{vote, said_.word, of, 0}));
   }
   Heard& own = heard_[static_cast<std::size_t>(plan_->self)];
-  if (vote == vote_ready) own = {true, false, of, 0};
-  if (vote == vote_done) own = {true, true, own.life, of};
+  if (vote == vote_ready) own = {true, false, of, 0, said_.word};
+  if (vote == vote_done) own = {true, true, own.terms, of, said_.word};
 }
 
 const char* StreamRun::on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
@@ -70,13 +78,20 @@ const char* StreamRun::on_vote(NodeId from, const wire::Own& own, Actions& actio
   if (own.kind == vote_ready) {
     if (heard.ready) return "a second vote that it is ready";
     heard.ready = true;
-    heard.life = own.chunk;
+    heard.terms = own.chunk;
+    heard.word = own.tree;
   } else if (own.kind == vote_done) {
     if (!heard.ready || heard.done) return "a vote that a sum is done before one that it is ready";
     heard.done = true;
     heard.sum = own.chunk;
   }
-  if (phase_ == Phase::trees) return nullptr;
+  if (phase_ == Phase::trees) {
+    // Others may have chosen trees and have begun: what was chosen is remembered here as there.
+    if (sum_ != nullptr && !chosen_ && all_ready() && on_same_terms()) choose();
+    if (own.kind == vote_done)
+      actions.tell(from, wire::encode(actions.call(from), wire::Own{vote_failed, said_.word, 0, 0}));
+    return nullptr;
+  }
   if (own.kind == vote_failed)
     go_by_trees(actions);
   else
@@ -87,16 +102,12 @@ const char* StreamRun::on_vote(NodeId from, const wire::Own& own, Actions& actio
 // What has been heard of all is the same on all ranks.
 void StreamRun::decide(Actions& actions) {
   const Heard& first = heard_.front();
-  if (phase_ == Phase::line && std::ranges::all_of(heard_, &Heard::ready)) {
-    if (!std::ranges::all_of(heard_, [&](const Heard& h) { return h.life == first.life; })) {
+  if (phase_ == Phase::line && all_ready()) {
+    const auto form = on_same_terms() ? choose() : std::nullopt;
+    if (form)
+      start(*form, actions);
+    else
       go_by_trees(actions);
-      return;
-    }
-    phase_ = Phase::sum;
-    const auto bytes =
-        static_cast<std::size_t>(plan_->forest->request.counts[0]) * wire::element_bytes(plan_->format);
-    plan_->stream->go(*sum_, {operands_.in, operands_.out, bytes, plan_->format});
-    on_time(0, actions);
     return;
   }
   if (phase_ != Phase::voted || !std::ranges::all_of(heard_, &Heard::done)) return;
@@ -104,10 +115,37 @@ void StreamRun::decide(Actions& actions) {
     go_by_trees(actions);
     return;
   }
+  learn();
   if (operands_.divisor > 1)
     kernel::divide(operands_.type, operands_.out, static_cast<std::size_t>(plan_->forest->request.counts[0]),
                    operands_.divisor);
   phase_ = Phase::agreed;
+}
+
+bool StreamRun::all_ready() const {
+  return std::ranges::all_of(heard_, &Heard::ready);
+}
+
+bool StreamRun::on_same_terms() const {
+  return std::ranges::all_of(heard_, [&](const Heard& h) { return h.terms == heard_.front().terms; });
+}
+
+std::optional<SumForm> StreamRun::choose() {
+  words_.clear();
+  for (const Heard& heard : heard_) words_.push_back(heard.word);
+  chosen_ = true;
+  return plan_->stream->choose(*sum_, task_, words_, plan_->prices);
+}
+
+void StreamRun::start(SumForm form, Actions& actions) {
+  phase_ = Phase::sum;
+  task_.form = form;
+  plan_->stream->go(*sum_, task_);
+  on_time(0, actions);
+}
+
+void StreamRun::learn() {
+  plan_->stream->learn(task_, std::exchange(said_, {}).sample);
 }
 
 void StreamRun::on_time(std::int64_t now_ns, Actions& actions) {
@@ -126,7 +164,8 @@ void StreamRun::on_time(std::int64_t now_ns, Actions& actions) {
 
 void StreamRun::go_by_trees(Actions& actions) {
   if (sum_ != nullptr) {
-    // While it is in line here no rank has all votes: it will not start anywhere, or only to fail.
+    // While it is in line here no rank has all votes, or all choose trees: it will not start anywhere, or
+    // only to fail.
     if (phase_ == Phase::line)
       plan_->stream->pass(*sum_);
     else
@@ -160,7 +199,11 @@ std::int64_t StreamRun::next_time_ns() const {
 }
 
 bool StreamRun::done() {
-  return phase_ == Phase::trees ? trees_->done() : phase_ == Phase::agreed;
+  if (phase_ != Phase::trees) return phase_ == Phase::agreed;
+  if (!trees_->done()) return false;
+  // Of integers little is left of a mean.
+  if (operands_.divisor <= 1 || operands_.type != DataType::i32) learn();
+  return true;
 }
 
 std::vector<NodeId> StreamRun::waiting_for() const {

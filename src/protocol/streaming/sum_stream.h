@@ -4,6 +4,8 @@
 // goes on by trees.
 //
 //   auto sum = stream.line_up();           // null: there is none now
+//   const auto said = stream.say(*sum, task, prices);                  // for all ranks
+//   task.form = stream.choose(*sum, task, words, prices);              // by what all of them say; or trees
 //   stream.go(*sum, task);                 // all ranks have it in line, of the same life
 //   stream.pass(*sum);                     // or: not all have, and it is for none of them
 //   stream.abandon(*sum);                  // this rank gives it up, whatever the others do
@@ -12,18 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 
-#include "wire/aggregation.h"
+#include "protocol/streaming/sum_form.h"
 
 namespace talweg::protocol {
-
-struct SumTask {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;  // as many bytes; may be `in`
-  std::size_t bytes = 0;
-  wire::AggregationFormat format = wire::AggregationFormat::f32;
-};
 
 // A sum in line. Who runs it writes to task.out while it is `running`, and never otherwise.
 struct QueuedSum {
@@ -35,14 +33,33 @@ struct QueuedSum {
   std::unique_ptr<std::byte[]> kept;  // of a task in place: its input
 };
 
+// What a vector takes otherwise, and at least. Where they are not the same on all ranks it goes by trees.
+struct SumPrices {
+  double trees_seconds =
+      std::numeric_limits<double>::infinity();  // by trees; infinity: they are not to be had
+  double links_seconds = 0;  // for all of its bytes on what all that makes the sum has in common
+};
+
 class SumStream {
  public:
   struct Progress {
     QueuedSum::State state = QueuedSum::State::undecided;
     std::uint32_t number = 0;
   };
+  struct Said {
+    std::uint32_t terms = 0;  // of the sum's life, and of all by which choose() chooses but words
+    std::uint32_t word = 0;
+    VectorSample sample;
+  };
   virtual ~SumStream() = default;
   virtual std::shared_ptr<QueuedSum> line_up() = 0;
+  // What all ranks are told of it before it is summed, and from what that is.
+  virtual Said say(const QueuedSum& sum, const SumTask& task, const SumPrices& prices) = 0;
+  // `words` of all ranks, which have the same terms. Empty: by trees. All ranks come to the same.
+  virtual std::optional<SumForm> choose(const QueuedSum& sum, const SumTask& task,
+                                        std::span<const std::uint32_t> words, const SumPrices& prices) = 0;
+  // The sum is in task.out, by whichever way; divided or not, but not by so much that it is zero.
+  virtual void learn(const SumTask& task, const VectorSample& sample) = 0;
   virtual void go(QueuedSum& sum, const SumTask& task) = 0;
   virtual void pass(QueuedSum& sum) = 0;
   // Its memory is not touched any more once this returns; what was summed in place may have its input back.
