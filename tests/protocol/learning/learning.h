@@ -1,10 +1,9 @@
-// One training, and what it comes to: eight workers, each with a replica of the model, whose gradients are
-// averaged with losses (lossy_mean.h). The rate falls from its first value to 0 as a cosine does.
+// One training of the perceptron, and what it comes to (descent.h).
 #pragma once
 
 #include <cstdint>
 
-#include "protocol/learning/lossy_mean.h"
+#include "protocol/learning/descent.h"
 #include "protocol/learning/perceptron.h"
 
 namespace talweg::learning {
@@ -16,19 +15,14 @@ struct Training {
   double target = 86;  // percent of the test's examples
 };
 
-struct Learned {
+struct Learned : Descended {
   Score score;              // of the test, at the end
   int steps_to_target = 0;  // looked at after every fifth one; all of them where it was not reached
-  double lost = 0;          // 0 .. 1, of what the workers have sent
-  std::uint64_t packets_again = 0;
-  int alike = 0;  // after so many steps all replicas had the same bits
-  Parameters parameters;
 };
 
-// The seed says which parameters are the first ones, what each worker looks at, and what is lost.
 Learned learn(const Training& training, const Loss& loss, std::uint64_t seed);
 
-// The same without packets: what learn() has to come to, bit for bit, where nothing may be missing.
+// The same without packets (descend_alone).
 Parameters learn_alone(const Training& training, std::uint64_t seed);
 
 }  // namespace talweg::learning

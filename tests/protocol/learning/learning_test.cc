@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "protocol/learning/examples.h"
+#include "protocol/learning/problems.h"
 #include "sanitized.h"
 
 namespace talweg::learning {
@@ -74,6 +75,57 @@ TEST(Learning, DigitsAreLearnedAsWellWithATenthLost) {
   const double exactly = learn(training, {}, 1).score.accuracy;
   EXPECT_GE(exactly, kSanitized ? 80 : 94);
   EXPECT_NEAR(learn(training, evenly(0.1), 1).score.accuracy, exactly, 2);
+}
+
+// Eight gradients of ones: what is lost of all eight is what their mean lacks, on average; and divided by
+// what has come it lacks nothing.
+TEST(Learning, WhatIsLostMakesSumsSmallerByItsPartAndMeansOfWhatHasComeByNothing) {
+  for (const double part : {0.1, 0.4})
+    for (const LossScale scale : {LossScale::by_all, LossScale::by_received}) {
+      constexpr GradientSize kSize{270, 10};
+      constexpr int kSteps = 100;
+      LossyMean mean(evenly(part, scale), 5, kSize);
+      double sum = 0, nobody = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        std::vector gradients(kWorkers, std::vector<float>(kSize.values, 1));
+        mean.step(gradients);
+        for (const float x : gradients[0]) {
+          sum += double{x};
+          nobody += x == 0 ? 1 : 0;
+          ASSERT_TRUE(scale == LossScale::by_all || x == 1 || x == 0) << x;
+        }
+      }
+      const double all = kSteps * static_cast<double>(kSize.values);
+      EXPECT_NEAR(sum / all, scale == LossScale::by_all ? 1 - mean.lost() : 1 - nobody / all, 1e-9);
+      EXPECT_GT(mean.lost(), 0.8 * part);
+      EXPECT_LT(nobody / all, 0.01);
+    }
+}
+
+TEST(Learning, ARegressionComesAsNearItsOptimumWithATenthLost) {
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    const Regression problem(seed);
+    const Descent descent{few(200), 0.02F};
+    const auto distance = [&](const Loss& loss) {
+      return problem.distance(descend(problem, descent, loss, seed).parameters);
+    };
+    const double exactly = distance({});
+    EXPECT_LE(exactly, (kSanitized ? 0.9 : 0.05) * problem.distance(problem.first(seed)));
+    for (const LossScale scale : {LossScale::by_all, LossScale::by_received})
+      EXPECT_LE(distance(evenly(0.1, scale)), (kSanitized ? 1.6 : 1.25) * exactly);
+  }
+}
+
+// One coordinate has ten times the others' slope: what is worth most may not be what is lost.
+TEST(Learning, WhereOneCoordinateDominatesItsPacketIsNotOneThatMayBeLost) {
+  const Valley valley;
+  const Descent descent{300, 0.1F};
+  const double smallest =
+      Valley::value(descend(valley, descent, by_packets(Drops::smallest, 11), 1).parameters);
+  const Parameters without = descend(valley, descent, by_packets(Drops::largest, 1), 1).parameters;
+  EXPECT_LT(smallest, 0.01 * Valley::value(valley.first(1)));
+  EXPECT_GT(Valley::value(without), 10 * smallest);
+  EXPECT_GT(without[0], 0.5F) << "it was never told";
 }
 
 // The mean of five seeds. Sanitizers look on at a few steps of two, which say nothing of what is learned.
@@ -147,6 +199,39 @@ TEST_F(LearningLong, WhatIsCutOffHasToBeAnotherPartEachTime) {
   EXPECT_NEAR(turned.lost, fixed.lost, 0.015);
   if (kSanitized) return;
   EXPECT_GE(turned.accuracy, fixed.accuracy + 3);
+}
+
+// Damage that nobody notices ruins what is learned; what a checksum notices is sent again, and costs nothing.
+TEST_F(LearningLong, TurnedBitsRuinWhatIsLearnedUnlessTheyAreNoticed) {
+  constexpr double kFlipped = 0.001;
+  const Examples examples = mixture(1);
+  const Training training{examples, few(300)};
+  const Learned noticed = learn(training, {.flipped = kFlipped}, 1);
+  EXPECT_EQ(noticed.parameters, learn_alone(training, 1));
+  EXPECT_GT(noticed.packets_again, 0U);
+  if (kSanitized) return;
+  EXPECT_LE(mean({.flipped = kFlipped, .checked = false}).accuracy, mean({}).accuracy - 10);
+}
+
+TEST_F(LearningLong, ATextIsLearnedAsWellWithATenthLost) {
+  double exactly = 0, by_all = 0, by_received = 0, entropy = 0;
+  for (std::uint64_t seed = 1; seed <= fewer(5); ++seed) {
+    const Text text(seed);
+    const auto of = [&](const Loss& loss) {
+      const Descended descended = descend(text, {few(800), 5}, loss, seed);
+      EXPECT_EQ(descended.alike, few(800));
+      return text.cross_entropy(descended.parameters);
+    };
+    exactly += of({});
+    by_all += of(evenly(0.1));
+    by_received += of(evenly(0.1, LossScale::by_received));
+    entropy += text.entropy();
+  }
+  if (kSanitized) return;
+  EXPECT_LE(exactly, 1.03 * entropy);
+  EXPECT_GE(exactly, entropy) << "a text that was not learned from";
+  EXPECT_LE(by_all, 1.03 * exactly);
+  EXPECT_LE(by_received, 1.03 * exactly);
 }
 
 TEST_F(LearningLong, DigitsAreLearnedAsWellWithATenthLost) {

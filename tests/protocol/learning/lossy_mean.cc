@@ -1,6 +1,7 @@
 #include "protocol/learning/lossy_mean.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -16,7 +17,8 @@ using protocol::LossBounds;
 
 constexpr std::uint16_t kServer = kWorkers;
 constexpr std::int64_t kMostOfStepNs = 60'000'000'000;
-const BoundedShape kShape{1, kParameters * sizeof(float), kPacketFloats * sizeof(float)};
+constexpr wire::DatagramScope kScope{1, 1, 0, kServer};
+constexpr wire::DatagramSuite kSuite{wire::DatagramProtection::checksum};
 
 // Where losses are even the network loses a little more than may be missing, so that the bound decides.
 constexpr double kMoreThanBound = 1.25;
@@ -27,24 +29,25 @@ std::uint32_t ppm(double part) {
 
 // Of one gradient a hundredth is less than a packet: so more may be missing of one of them, and in the course
 // of iterations a hundredth of all that a worker sends.
-LossBounds bounds_of(const Loss& loss) {
+LossBounds bounds_of(const Loss& loss, const BoundedShape& shape) {
   constexpr std::uint32_t kMostBurst = 16;
   if (loss.drops == Drops::none) return {};
   if (loss.drops == Drops::evenly)
     return {ppm(2 * loss.part + 0.15), ppm(loss.part), ppm(loss.part + 0.1), kMostBurst};
   const std::uint32_t part =
-      ppm(static_cast<double>(loss.packets) * kShape.stride / static_cast<double>(kShape.bytes)) + 1;
+      ppm(static_cast<double>(loss.packets) * shape.stride / static_cast<double>(shape.bytes)) + 1;
   return {part, part, part, 1};
 }
 
 // The packets with the largest norms.
-protocol::PacketSet largest(const std::vector<float>& gradient, std::uint32_t packets) {
-  std::vector<std::pair<double, std::uint32_t>> squares(kPackets);
-  for (std::uint32_t i = 0; i < kPackets; ++i) squares[i].second = i;
+protocol::PacketSet largest(const std::vector<float>& gradient, GradientSize size, std::uint32_t packets) {
+  std::vector<std::pair<double, std::uint32_t>> squares(size.packets());
+  for (std::uint32_t i = 0; i < squares.size(); ++i) squares[i].second = i;
   for (std::size_t i = 0; i < gradient.size(); ++i)
-    squares[i / kPacketFloats].first += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+    squares[i / size.packet_floats].first +=
+        static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
   std::ranges::sort(squares, std::greater{});
-  protocol::PacketSet largest(kPackets);
+  protocol::PacketSet largest(size.packets());
   for (std::uint32_t i = 0; i < packets; ++i) largest.add(squares[i].second);
   return largest;
 }
@@ -56,29 +59,43 @@ std::byte* raw(std::vector<float>& values) {
 }  // namespace
 
 struct LossyMean::Worker {
-  explicit Worker(std::uint16_t number)
+  Worker(std::uint16_t number, GradientSize size, const BoundedShape& shape)
       : push(number, kServer, BoundedTimes{}),
         answer(kServer, number, BoundedTimes{}),
-        pull({}, BoundedTimes{}) {
-    push.add(kShape);
-    answer.add(kShape);
-    pull.add(kServer, kShape);
+        pull({}, BoundedTimes{}),
+        important(shape, DataType::f32),
+        feedback(shape, DataType::f32),
+        arrived(size.values),
+        largest(size.packets()) {
+    push.add(shape);
+    answer.add(shape);
+    pull.add(kServer, shape);
   }
   protocol::BoundedSender push, answer;  // to the server; the server's to this worker
   protocol::BoundedReceiver pull;        // with bounds of 0
-  protocol::ImportantPackets important{kShape, DataType::f32};
-  protocol::ErrorFeedback feedback{kShape, DataType::f32};
-  std::vector<float> arrived = std::vector<float>(kParameters);  // of this worker's, at the server
-  protocol::PacketSet largest{kPackets};
+  protocol::ImportantPackets important;
+  protocol::ErrorFeedback feedback;
+  std::vector<float> arrived;  // of this worker's, at the server
+  protocol::PacketSet largest;
   std::uint32_t left = 0;  // packets, for the first time in this step
 };
 
-LossyMean::LossyMean(const Loss& loss, std::uint64_t seed)
-    : loss_(loss), random_(seed, 7), receiver_(bounds_of(loss), BoundedTimes{}), sum_(kShape, DataType::f32) {
-  payload_.resize(std::max<std::size_t>(wire::kMostReportBytes, wire::kBoundedHeadBytes + kShape.stride));
+LossyMean::LossyMean(const Loss& loss, std::uint64_t seed, GradientSize size)
+    : loss_(loss),
+      size_(size),
+      shape_{1, size.values * sizeof(float), static_cast<std::uint16_t>(size.packet_floats * sizeof(float))},
+      random_(seed, 7),
+      flips_(seed, 8),
+      receiver_(bounds_of(loss, shape_), BoundedTimes{}),
+      sum_(shape_, DataType::f32),
+      mean_(size.values),
+      sealer_({}, kScope, kSuite),
+      opener_({}, kScope, kSuite) {
+  payload_.resize(std::max<std::size_t>(wire::kMostReportBytes, wire::kBoundedHeadBytes + shape_.stride));
+  datagram_.resize(wire::kDatagramHeaderBytes + payload_.size() + trailer_bytes(kSuite.protection));
   for (std::uint16_t w = 0; w < kWorkers; ++w) {
-    receiver_.add(w, kShape);
-    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>(w));
+    receiver_.add(w, shape_);
+    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>(w, size_, shape_));
     up_.push_back({worker.push, receiver_, w, kServer});
     down_.push_back({worker.answer, worker.pull, kServer, w});
   }
@@ -100,16 +117,16 @@ void LossyMean::push(std::vector<std::vector<float>>& gradients) {
     protocol::TransferClasses classes;
     if (loss_.drops == Drops::smallest) {
       // A half more, as the part is rounded down to packets.
-      classes.important = &worker.important.of(raw(gradients[w]), (loss_.packets + 0.5) / kPackets);
+      classes.important = &worker.important.of(raw(gradients[w]), (loss_.packets + 0.5) / size_.packets());
       classes.must = true;
     }
-    if (loss_.drops == Drops::largest) worker.largest = largest(gradients[w], loss_.packets);
+    if (loss_.drops == Drops::largest) worker.largest = largest(gradients[w], size_, loss_.packets);
     worker.left = 0;
     receiver_.expect(w, raw(worker.arrived), now_ns_ + kMostOfStepNs, now_ns_);
     worker.push.begin(0, iteration_, raw(gradients[w]), classes, now_ns_ + kMostOfStepNs, now_ns_);
   }
-  carry(up_, [this](const Way& way, const wire::DatagramHeader& header, std::span<const std::byte> payload) {
-    return loses(way.from, header, payload);
+  carry(up_, [this](const Way& way, const wire::DatagramHeader& header, std::span<std::byte> payload) {
+    return loses(way.from, header, payload) || flip(header, payload);
   });
   sum_.begin(raw(mean_));
   for (std::size_t w = 0; w < kWorkers; ++w) {
@@ -128,7 +145,7 @@ void LossyMean::pull(std::vector<std::vector<float>>& gradients) {
     worker.answer.begin(0, iteration_, raw(mean_), {}, now_ns_ + kMostOfStepNs, now_ns_);
   }
   const double part = loss_.drops == Drops::none ? 0 : kPullLoss;
-  carry(down_, [&](const Way&, const wire::DatagramHeader&, std::span<const std::byte>) {
+  carry(down_, [&](const Way&, const wire::DatagramHeader&, std::span<std::byte>) {
     return random_.uniform() < part;
   });
 }
@@ -142,7 +159,7 @@ bool LossyMean::move(std::vector<Way>& ways, const Loses& loses) {
     while (way.sender.next(now_ns_, header, payload_.data())) {
       moved = true;
       header.sender = way.from;
-      const std::span<const std::byte> payload(payload_.data(), header.length);
+      const std::span<std::byte> payload(payload_.data(), header.length);
       if (!loses(way, header, payload)) way.receiver.on(header, payload, now_ns_);
     }
   std::uint16_t to = 0;
@@ -195,17 +212,39 @@ bool LossyMean::loses(std::uint16_t from, const wire::DatagramHeader& header,
     case Drops::largest:
       return worker.largest.has(data.packet);
     case Drops::last_to_leave:
-      return before >= kPackets - loss_.packets;
+      return before >= size_.packets() - loss_.packets;
     case Drops::last_of_tensor:
-      return data.packet >= kPackets - loss_.packets;
+      return data.packet >= size_.packets() - loss_.packets;
     default:
       return false;
   }
 }
 
+// True: the datagram is refused, which is as if it had been lost.
+bool LossyMean::flip(const wire::DatagramHeader& header, std::span<std::byte> payload) {
+  wire::BoundedData data;
+  if (loss_.flipped == 0 || decode(header, payload, data) != nullptr || flips_.uniform() >= loss_.flipped)
+    return false;
+  const auto turn = [&](std::span<std::byte> bytes) {
+    const std::uint64_t bit = flips_.below(bytes.size() * 8);
+    bytes[bit / 8] ^= std::byte{1} << bit % 8;
+  };
+  if (!loss_.checked) {
+    turn(payload.subspan(wire::kBoundedHeadBytes));
+    return false;
+  }
+  wire::DatagramHeader sealed = header, opened;
+  const std::span<std::byte> datagram(datagram_.data(),
+                                      sealer_.seal(sealed, payload.data(), datagram_.data()));
+  turn(datagram);
+  if (opener_.open(datagram, opened) != wire::DatagramRefusal::none) return true;
+  std::memcpy(payload.data(), datagram.data() + wire::kDatagramHeaderBytes, payload.size());
+  return false;
+}
+
 double LossyMean::lost() const {
   return static_cast<double>(lost_bytes_) /
-         (static_cast<double>(kWorkers) * static_cast<double>(kShape.bytes) * iteration_);
+         (static_cast<double>(kWorkers) * static_cast<double>(shape_.bytes) * iteration_);
 }
 
 std::uint64_t LossyMean::packets_again() const {

@@ -2,7 +2,7 @@
 // its gradient to a server, over a network that loses packets as it is told to; the server's receiver decides
 // which of them may be missing; and what all get back is exact.
 //
-//   LossyMean mean(loss, seed);
+//   LossyMean mean(loss, seed, {gradients[0].size(), 360});
 //   mean.step(gradients);            // by worker; each has the mean in place of its own afterwards
 //   mean.lost()                      // the part of what was sent that no sum has
 #pragma once
@@ -18,14 +18,19 @@
 #include "protocol/bounded/packet_class.h"
 #include "protocol/bounded/receiver.h"
 #include "protocol/bounded/sender.h"
-#include "protocol/learning/perceptron.h"
+#include "wire/datagram_cipher.h"
 
 namespace talweg::learning {
 
 inline constexpr std::size_t kWorkers = 8;
-// 1440 bytes: what an Ethernet frame takes. A gradient is 27 packets, the last one of 250 values.
-inline constexpr std::uint16_t kPacketFloats = 360;
-inline constexpr std::uint32_t kPackets = (kParameters + kPacketFloats - 1) / kPacketFloats;
+// How long a gradient is, and how much of it a packet takes: 1440 bytes, as an Ethernet frame does.
+struct GradientSize {
+  std::size_t values = 0;
+  std::uint16_t packet_floats = 360;
+  std::uint32_t packets() const {
+    return static_cast<std::uint32_t>((values + packet_floats - 1) / packet_floats);
+  }
+};
 
 // Which packets of gradients the network loses. Of what comes back it loses kPullLoss, which are sent again.
 inline constexpr double kPullLoss = 0.02;
@@ -44,11 +49,13 @@ struct Loss {
   std::uint32_t packets = 0;
   protocol::LossScale scale = protocol::LossScale::by_all;
   bool residual = false;  // what was lost is added to the next gradient
+  double flipped = 0;     // of the packets of gradients, that arrive with one bit turned over
+  bool checked = true;    // who receives a datagram looks at its checksum; else the bit is one of a value
 };
 
 class LossyMean {
  public:
-  LossyMean(const Loss& loss, std::uint64_t seed);
+  LossyMean(const Loss& loss, std::uint64_t seed, GradientSize size);
   ~LossyMean();
   LossyMean(const LossyMean&) = delete;
   LossyMean& operator=(const LossyMean&) = delete;
@@ -74,17 +81,24 @@ class LossyMean {
   template <class Loses>
   bool move(std::vector<Way>& ways, const Loses& loses);
   bool loses(std::uint16_t from, const wire::DatagramHeader& header, std::span<const std::byte> payload);
+  bool flip(const wire::DatagramHeader& header, std::span<std::byte> payload);
 
   const Loss loss_;
-  Random random_;
+  const GradientSize size_;
+  const protocol::BoundedShape shape_;
+  Random random_, flips_;
   std::int64_t now_ns_ = 0;
   std::uint32_t iteration_ = 0;
   protocol::BoundedReceiver receiver_;  // the server's
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Way> up_, down_;
   protocol::LossySum sum_;
-  std::vector<float> mean_ = std::vector<float>(kParameters);
+  std::vector<float> mean_;
   std::vector<std::byte> payload_;
+  // Of a datagram, as the wire has it.
+  wire::DatagramSealer sealer_;
+  wire::DatagramOpener opener_;
+  std::vector<std::byte> datagram_;
   std::uint64_t lost_bytes_ = 0;
 };
 

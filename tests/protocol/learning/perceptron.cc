@@ -112,11 +112,4 @@ Score score(const Parameters& parameters, std::span<const Example> examples) {
   return {100 * static_cast<double>(right) / all, entropy / all};
 }
 
-void Momentum::step(Parameters& parameters, const float* gradient, float rate) {
-  for (std::size_t i = 0; i < kParameters; ++i) {
-    velocity_[i] = kKept * velocity_[i] + gradient[i];
-    parameters[i] -= rate * velocity_[i];
-  }
-}
-
 }  // namespace talweg::learning

@@ -3,7 +3,6 @@
 //
 //   Parameters parameters = first_parameters(seed);
 //   gradient(parameters, batch, out);               // of the mean cross entropy
-//   Momentum momentum; momentum.step(parameters, out, rate);
 //
 // No operation depends on how many lanes a processor has: the bits are the same everywhere where std::exp's
 // are.
@@ -15,14 +14,14 @@
 #include <span>
 #include <vector>
 
+#include "protocol/learning/descent.h"
+
 namespace talweg::learning {
 
 inline constexpr std::size_t kInputs = 64, kHidden = 128, kClasses = 10;
 inline constexpr std::size_t kBatch = 16;
 // The hidden layer's weights, by unit, and its biases; then those of the classes.
 inline constexpr std::size_t kParameters = kHidden * kInputs + kHidden + kClasses * kHidden + kClasses;
-using Parameters = std::vector<float>;
-
 struct Example {
   std::array<float, kInputs> inputs{};
   std::uint8_t label = 0;
@@ -44,15 +43,5 @@ Parameters first_parameters(std::uint64_t seed);
 void gradient(const Parameters& parameters, std::span<const Example* const, kBatch> batch, float* out);
 
 Score score(const Parameters& parameters, std::span<const Example> examples);
-
-// Stochastic gradient descent with momentum.
-class Momentum {
- public:
-  void step(Parameters& parameters, const float* gradient, float rate);
-
- private:
-  static constexpr float kKept = 0.9F;
-  std::vector<float> velocity_ = std::vector<float>(kParameters);
-};
 
 }  // namespace talweg::learning
