@@ -177,7 +177,7 @@ void SwitchStream::serve() {
       options.join_deadline_ns = live::now_ns() + kJoinNs;
       options.idle = [this] { check_stopped(); };
       live::SwitchClient client(options);
-      open(client, wish_.always && wish_.sparse != SwitchSparse::chosen ? tried(client) : measure(client));
+      open(client, wish_.is_measured() ? measure(client) : tried(client));
       serve(client);
       why = kGivenUp;
       if (!stopped_) client.give_up(ErrorCode::aborted, why);
@@ -191,7 +191,7 @@ void SwitchStream::serve() {
   }
 }
 
-// That datagrams pass, not the connection alone: what is served always, in one form, is not measured.
+// That datagrams pass, not the connection alone.
 SwitchStream::Cost SwitchStream::tried(live::SwitchClient& client) const {
   const std::vector<float> few(kShortElements, 1.0F);
   std::vector<float> sum;
@@ -268,9 +268,9 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
     ++lives_;
   }
   log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(at_.address),
-           wish_.always && wish_.sparse != SwitchSparse::chosen
-               ? ""
-               : fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9));
+           wish_.is_measured()
+               ? fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9)
+               : "");
 }
 
 void SwitchStream::end_life(const std::string& why) {

@@ -67,8 +67,7 @@ struct SwitchStreams::Split : QueuedSum {
   struct Part {
     SwitchStream* stream = nullptr;
     std::shared_ptr<QueuedSum> sum;
-    SwitchStream::Cost cost;
-    double rate = 1;
+    Share share;
     bool empty = false;  // has nothing to sum
   };
   std::vector<Part> parts;
@@ -97,7 +96,7 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up() {
     auto [part, cost] = stream.line_up();
     if (part == nullptr) continue;
     split->life = streams_.size() == 1 ? part->life : mixed(mixed(split->life, i), part->life);
-    split->parts.push_back({&stream, std::move(part), cost, equal_ ? 1 : rate_of(cost)});
+    split->parts.push_back({&stream, std::move(part), share_of(cost)});
   }
   if (enough(split->parts.size())) return split;
   pass(*split);
@@ -110,7 +109,7 @@ SwitchStreams::Said SwitchStreams::say(const QueuedSum& sum, const protocol::Sum
   const std::uint32_t terms =
       mixed(mixed(sum.life, bits_of(prices.trees_seconds)), bits_of(prices.links_seconds));
   const protocol::VectorSample sample =
-      chooser_.look(task, static_cast<const Split&>(sum).parts.front().cost.block);
+      chooser_.look(task, static_cast<const Split&>(sum).parts.front().share.cost.block);
   return {terms, chooser_.word(task, sample), sample};
 }
 
@@ -120,21 +119,16 @@ std::optional<SumForm> SwitchStreams::choose(const QueuedSum& sum, const protoco
   if (sparse_ == SwitchSparse::none) return SumForm::dense;
   if (sparse_ == SwitchSparse::pairs && task.format == wire::AggregationFormat::f32) return SumForm::pairs;
   if (!chooses_forms()) return SumForm::blocks;
-  const auto& parts = static_cast<const Split&>(sum).parts;
-  std::vector<double> rates;
-  for (const Split::Part& part : parts) rates.push_back(part.rate);
-  const std::vector<std::size_t> ends = share_ends(task.bytes / wire::element_bytes(task.format), rates);
+  std::vector<Share> shares;
+  for (const Split::Part& part : static_cast<const Split&>(sum).parts) shares.push_back(part.share);
   const auto seconds = [&](SumForm form, const protocol::Held& held) {
-    double most = 0;
-    int in_use = 0;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < parts.size(); begin = ends[i++]) {
-      if (ends[i] == begin) continue;
-      ++in_use;
-      most = std::max(most, parts[i].cost.seconds(ends[i] - begin, task.format, form, held));
-    }
+    const Estimate all = slowest(shares, task.bytes / wire::element_bytes(task.format),
+                                 [&](const SwitchStream::Cost& cost, std::size_t elements) {
+                                   return cost.seconds(elements, task.format, form, held);
+                                 });
     // Each alone was measured; all together have the ranks' own links in common.
-    return in_use > 1 ? std::max(most, prices.links_seconds * share_of_bytes(form, held)) : most;
+    return all.switches > 1 ? std::max(all.seconds, prices.links_seconds * share_of_bytes(form, held))
+                            : all.seconds;
   };
   return chooser_.choose(task, words, seconds, prices.trees_seconds).form;
 }
@@ -148,7 +142,7 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
   split.task = task;
   const std::size_t element = wire::element_bytes(task.format);
   std::vector<double> rates;
-  for (const Split::Part& part : split.parts) rates.push_back(part.rate);
+  for (const Split::Part& part : split.parts) rates.push_back(part.share.rate);
   const std::vector<std::size_t> ends = share_ends(task.bytes / element, rates);
   std::size_t begin = 0;
   for (std::size_t i = 0; i < split.parts.size(); ++i) {
@@ -197,22 +191,30 @@ bool SwitchStreams::enough(std::size_t there) const {
 
 std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t elements,
                                                                std::size_t element_bytes, bool least) const {
-  std::vector<SwitchStream::Cost> costs;
-  std::vector<double> rates;
+  std::vector<Share> shares;
   for (const auto& stream : streams_)
-    if (const auto cost = stream->cost()) {
-      costs.push_back(*cost);
-      rates.push_back(equal_ ? 1 : rate_of(*cost));
-    }
-  if (!enough(costs.size())) return std::nullopt;
+    if (const auto cost = stream->cost()) shares.push_back(share_of(*cost));
+  if (!enough(shares.size())) return std::nullopt;
+  return slowest(shares, elements, [&](const SwitchStream::Cost& cost, std::size_t of_one) {
+    return cost.seconds(least && chooses_forms() ? 0 : static_cast<double>(of_one * element_bytes));
+  });
+}
+
+SwitchStreams::Share SwitchStreams::share_of(const SwitchStream::Cost& cost) const {
+  return {cost, equal_ ? 1 : rate_of(cost)};
+}
+
+SwitchStreams::Estimate SwitchStreams::slowest(std::span<const Share> shares, std::size_t elements,
+                                               const SecondsOf& seconds_of) {
+  std::vector<double> rates;
+  for (const Share& share : shares) rates.push_back(share.rate);
+  const std::vector<std::size_t> ends = share_ends(elements, rates);
   Estimate estimate;
   std::size_t begin = 0;
-  const std::vector<std::size_t> ends = share_ends(elements, rates);
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
     if (ends[i] == begin) continue;
     ++estimate.switches;
-    const std::size_t bytes = least && chooses_forms() ? 0 : (ends[i] - begin) * element_bytes;
-    estimate.seconds = std::max(estimate.seconds, costs[i].seconds(static_cast<double>(bytes)));
+    estimate.seconds = std::max(estimate.seconds, seconds_of(shares[i].cost, ends[i] - begin));
   }
   return estimate;
 }

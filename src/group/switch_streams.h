@@ -63,6 +63,14 @@ class SwitchStreams final : public protocol::SumStream {
 
  private:
   struct Split;
+  struct Share {
+    SwitchStream::Cost cost;
+    double rate = 1;
+  };
+  // By what each takes for so many elements.
+  using SecondsOf = std::function<double(const SwitchStream::Cost& cost, std::size_t elements)>;
+  static Estimate slowest(std::span<const Share> shares, std::size_t elements, const SecondsOf& seconds_of);
+  Share share_of(const SwitchStream::Cost& cost) const;
   bool enough(std::size_t there) const;
   const live::ForkMark mark_;  // in a forked child others' threads may hold the locks, for ever
   const bool always_;

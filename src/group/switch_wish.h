@@ -39,8 +39,10 @@ struct SwitchWish {
   bool always = false;  // whatever it costs
   bool exact = false;   // floats come to the same bits in whatever order they come
   SwitchSparse sparse = SwitchSparse::none;
-  std::vector<At> at;               // each sums a part of every vector
-  bool of_rack = false;             // other ranks may be at others, below the same one
+  std::vector<At> at;    // each sums a part of every vector
+  bool of_rack = false;  // other ranks may be at others, below the same one
+  // Whether what sums cost is measured, as it decides whether they go by it, or in which form.
+  bool is_measured() const { return !always || sparse == SwitchSparse::chosen; }
   std::optional<wire::Secret> key;  // of all
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which

@@ -144,10 +144,10 @@ TEST(Switched, TheFormIsChosenByWhatIsNotZero) {
                                          [](float x) { return static_cast<std::int32_t>(x); });
           check_floats(group, 300'000, false);
           // Any of them, and no other number of sums.
-          for (const std::size_t held : {1UL, 4'000UL, 100'000UL, 200'000UL, 390'000UL})
+          for (const std::size_t held : {0UL, 1UL, 4'000UL, 100'000UL, 200'000UL, 390'000UL})
             sum_some(group, held, 1);
           now = chosen(group);
-          EXPECT_EQ(now[0] + now[1] + now[2], before[0] + before[1] + before[2] + 18);
+          EXPECT_EQ(now[0] + now[1] + now[2], before[0] + before[1] + before[2] + 20);
           EXPECT_EQ(now[3], 0);
           group.barrier();
         },

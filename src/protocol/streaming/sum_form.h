@@ -5,7 +5,7 @@
 //   FormChooser chooser(ranks);
 //   const VectorSample sample = chooser.look(task, block);             // before it is summed
 //   vote(chooser.word(task, sample));                                  // for all ranks
-//   const FormChooser::Choice choice = chooser.choose(task, words, prices);   // the same on all of them
+//   const FormChooser::Choice choice = chooser.choose(task, words, seconds, trees_seconds);   // all alike
 //   chooser.learn(task, sample);                                       // its sum is in task.out
 //
 // A vector is looked at in a sample of its blocks, so that a look takes as long for any length. Pure, and of

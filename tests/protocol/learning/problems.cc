@@ -7,13 +7,17 @@
 
 namespace talweg::learning {
 
+namespace {
+
+std::size_t context_of(const std::vector<std::uint8_t>& text, std::size_t i, std::size_t letters) {
+  return (text[i - 3] * letters + text[i - 2]) * letters + text[i - 1];
+}
+
+}  // namespace
+
 Regression::Regression(std::uint64_t seed) : optimum_(kWeights) {
   Gaussian gaussian(seed);
   for (float& x : optimum_) x = gaussian.next();
-}
-
-Parameters Regression::first(std::uint64_t) const {
-  return Parameters(kWeights);
 }
 
 void Regression::gradient(const Parameters& at, Random& random, float* out) const {
@@ -67,14 +71,6 @@ Text::Odds Text::odds(const float* logits) {
   return odds;
 }
 
-namespace {
-
-std::size_t context_of(const std::vector<std::uint8_t>& text, std::size_t i, std::size_t letters) {
-  return (text[i - 3] * letters + text[i - 2]) * letters + text[i - 1];
-}
-
-}  // namespace
-
 std::vector<std::uint8_t> Text::write(std::size_t letters, Random& random) const {
   std::vector<std::uint8_t> text(3);
   while (text.size() < letters) {
@@ -98,19 +94,11 @@ void Text::gradient(const Parameters& at, Random& random, float* out) const {
   }
 }
 
-double Text::mean_surprise(const Parameters& at) const {
+double Text::cross_entropy(const Parameters& at) const {
   double sum = 0;
   for (std::size_t i = 3; i < test_.size(); ++i)
     sum -= std::log(odds(&at[context_of(test_, i, kLetters) * kLetters])[test_[i]]);
   return sum / static_cast<double>(test_.size() - 3);
-}
-
-double Text::cross_entropy(const Parameters& at) const {
-  return mean_surprise(at);
-}
-
-double Text::entropy() const {
-  return mean_surprise(truth_);
 }
 
 }  // namespace talweg::learning

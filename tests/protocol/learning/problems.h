@@ -15,7 +15,7 @@ class Regression : public Problem {
  public:
   explicit Regression(std::uint64_t seed);
   GradientSize size() const override { return {kWeights, 10}; }
-  Parameters first(std::uint64_t seed) const override;
+  Parameters first(std::uint64_t) const override { return Parameters(kWeights); }
   void gradient(const Parameters& at, Random& random, float* out) const override;
   double distance(const Parameters& at) const;  // from the optimum, of norm sqrt(270)
 
@@ -49,13 +49,12 @@ class Text : public Problem {
   Parameters first(std::uint64_t) const override { return Parameters(kContexts * kLetters); }
   void gradient(const Parameters& at, Random& random, float* out) const override;
   double cross_entropy(const Parameters& at) const;  // nats a letter, of a text that was not learned from
-  double entropy() const;                            // of the same by the odds that it was drawn with
+  double entropy() const { return cross_entropy(truth_); }  // of the same
 
  private:
   static constexpr std::size_t kLetters = 6, kContexts = kLetters * kLetters * kLetters, kBatch = 64;
   using Odds = std::array<double, kLetters>;
   static Odds odds(const float* logits);
-  double mean_surprise(const Parameters& at) const;
   std::vector<std::uint8_t> write(std::size_t letters, Random& random) const;
   Parameters truth_;  // logits
   std::vector<std::uint8_t> train_, test_;
