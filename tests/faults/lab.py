@@ -172,7 +172,7 @@ class Rank:
             env=os.environ | {"TALWEG_DEBUG": "WARN"} | environment)
         self.errors = []
         self.readers = [threading.Thread(target=self.read, daemon=True),
-                        threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)]
+                        threading.Thread(target=self.read_errors, daemon=True)]
         for reader in self.readers:
             reader.start()
 
@@ -180,6 +180,15 @@ class Rank:
         for line in self.process.stdout:
             self.incoming.put(json.loads(line) if line.startswith("{") else {"event": line.strip()})
         self.incoming.put(None)
+
+    def read_errors(self):
+        for line in self.process.stderr:
+            self.errors.append(line)
+
+    @property
+    def warnings(self):
+        """So far."""
+        return [line for line in self.errors if " WARN " in line]
 
     @property
     def name(self):
@@ -257,6 +266,14 @@ class Stutter:
     def close(self):
         self.ended.set()
         self.thread.join()
+
+
+def wait_until(there, what):
+    """Returns once `there()`, which a machine under load takes longer to be."""
+    until = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < until, f"waited {PATIENCE_S} s in vain for {what}"
+        time.sleep(0.02)
 
 
 def processor_seconds(rank):

@@ -7,7 +7,7 @@
 //   join=INTERFACE     a group of all ranks; the n-th join of each rank meets the n-th of the others
 //   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective of so many elements of each rank; its result, if all
 //                                         ranks agree, is checked
-//   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
+//   loop=COUNT,MS[,FILE]  all-reduces of that size, checked, until MS have passed, FILE is there or one fails
 //   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
 //                      calls it changed, and how many bytes this rank sent in each
 //   bounded=COUNT      an all-reduce, checked, by sums of which a part may be lost, made for it
@@ -94,7 +94,8 @@ class Actor {
     const std::vector<std::string> v = split(value);
     if (name == "join") return join(value);
     if (name == "call") return call(v);
-    if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
+    if (name == "loop")
+      return loop(std::stoul(v[0]), milliseconds(std::stol(v.at(1))), v.size() > 2 ? v[2] : "");
     if (name == "follow") return follow(std::stoul(v[0]), std::stol(v[1]), milliseconds(std::stol(v[2])));
     if (name == "bounded") return bounded(std::stoul(v[0]));
     if (name == "sums") return sums(std::stoull(v[0]), v.at(1));
@@ -253,7 +254,7 @@ class Actor {
     }
   }
 
-  void loop(std::size_t count, milliseconds time) {
+  void loop(std::size_t count, milliseconds time, const std::string& end) {
     std::vector<float> data(count);
     const auto until = Clock::now() + time;
     long calls = 0;
@@ -261,7 +262,7 @@ class Actor {
     for (float more = 1; more > 0; ++calls) {
       all_reduce_checked(data);
       if (calls == 0) say("looping");
-      more = Clock::now() < until ? 1.0F : 0.0F;
+      more = Clock::now() < until && (end.empty() || !std::filesystem::exists(end)) ? 1.0F : 0.0F;
       group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
     }
     say("looped", fmt::format(", \"calls\": {}", calls));
