@@ -89,6 +89,7 @@ GroupImpl::~GroupImpl() {
   leaving_ = true;
   for (int node = 0; node < static_cast<int>(seats_.size()); ++node) session_.leave(node);
   session_.close();
+  add_traffic(world_->observer().switched());
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
   if (switch_) switch_->stop();

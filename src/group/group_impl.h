@@ -124,6 +124,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::int64_t on_time(std::int64_t now_ns) override;
   std::string record(const std::string& reason) const override;
   void add_lag(std::vector<double>& lag, std::int64_t now_ns) const override;
+  void add_traffic(observe::SwitchTraffic& traffic) const override;
 
   // A collective that has been called and has no number yet.
   struct Start {

@@ -35,12 +35,13 @@ std::string GroupImpl::note_end(const Watched& call, const protocol::Outcome& ou
   if (observe::Metrics* metrics = observer.metrics()) {
     if (outcome.ok) {
       metrics->add(call.kind, call.op, call.bytes, size(), now - call.started_ns);
+      if (outcome.way != protocol::SumWay::none) metrics->sum(outcome.way, call.bytes);
     } else if (!leaving_) {
       metrics->fail(call.kind, call.op, outcome.code);
     }
   }
   if (outcome.ok) {
-    recorder_.end(call.ticket, now);
+    recorder_.end(call.ticket, now, outcome.way);
     return {};
   }
   recorder_.fail(call.ticket, now, outcome.code, outcome.text);
@@ -199,6 +200,14 @@ void GroupImpl::add_lag(std::vector<double>& lag, std::int64_t now_ns) const {
       most = std::max(most, static_cast<double>(now_ns - call.started_ns) * 1e-9);
     }
   }
+}
+
+void GroupImpl::add_traffic(observe::SwitchTraffic& traffic) const {
+  if (switch_ == nullptr) return;
+  traffic.any = true;
+  const auto [sent, received] = switch_->traffic();
+  traffic.sent_bytes += sent;
+  traffic.received_bytes += received;
 }
 
 }  // namespace talweg::group

@@ -73,7 +73,10 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
     const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_, true).has_value();
     const protocol::SumPrices prices =
         wanted ? prices_of(*trees->forest, *switch_for_) : protocol::SumPrices{};
-    plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices);
+    const forest::Request& request = trees->forest->request;
+    const bool absent = !wanted && !switch_->estimate(static_cast<std::size_t>(request.counts[0]),
+                                                      static_cast<std::size_t>(request.element_size));
+    plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices, absent);
   }
   return plan;
 }

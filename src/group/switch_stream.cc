@@ -151,6 +151,11 @@ std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) co
   return std::nullopt;
 }
 
+SwitchStream::Traffic SwitchStream::traffic() const {
+  const auto guard = lock();
+  return traffic_;
+}
+
 std::string SwitchStream::describe() const {
   const auto guard = lock();
   constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
@@ -285,6 +290,7 @@ void SwitchStream::lose(const std::string& why, bool fault) {
     const std::lock_guard guard(mutex_);
     queue_.close();
     running_ = nullptr;
+    past_ = traffic_;
     end_life(why);
     news = !std::exchange(said_, true);
   }
@@ -327,6 +333,8 @@ bool SwitchStream::step(live::SwitchClient& client) {
     progress_ns_ = now;
   }
   const bool done = client.step(now);
+  traffic_ = past_;
+  traffic_ += {client.sent().bytes, client.received().bytes};
   if (running_ == nullptr) return false;
   if (done) {
     queue_.done(*std::exchange(running_, nullptr));

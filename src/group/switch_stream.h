@@ -50,6 +50,14 @@ class SwitchStream {
     double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
                    const protocol::Held& held) const;
   };
+  struct Traffic {  // bytes of datagrams so far
+    std::uint64_t sent = 0, received = 0;
+    Traffic& operator+=(const Traffic& other) {
+      sent += other.sent;
+      received += other.received;
+      return *this;
+    }
+  };
   // `at` is one of wish.at.
   SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
                std::function<void()> changed);
@@ -72,6 +80,7 @@ class SwitchStream {
   std::optional<wire::AggregationFormat> format_of(DataType type) const;
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
   std::string describe() const;
+  Traffic traffic() const;
 
  private:
   std::unique_lock<std::mutex> lock() const;
@@ -106,6 +115,7 @@ class SwitchStream {
   std::int64_t progress_ns_ = 0;  // and when
   std::optional<Cost> cost_;
   std::uint64_t sums_ = 0;  // in all
+  Traffic past_, traffic_;  // of clients that were before this one, and with it
   std::string why_not_ = "it is being joined";
   bool said_ = false;  // that it is not there
 

@@ -240,4 +240,10 @@ std::string SwitchStreams::describe() const {
   return text + fmt::format(" {} by trees", chosen[protocol::kSumForms]);
 }
 
+SwitchStream::Traffic SwitchStreams::traffic() const {
+  SwitchStream::Traffic all;
+  for (const auto& stream : streams_) all += stream->traffic();
+  return all;
+}
+
 }  // namespace talweg::group

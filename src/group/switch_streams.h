@@ -60,6 +60,7 @@ class SwitchStreams final : public protocol::SumStream {
   bool chooses_forms() const { return sparse_ == SwitchSparse::chosen; }
   std::optional<wire::AggregationFormat> format_of(DataType type) const;
   std::string describe() const;
+  SwitchStream::Traffic traffic() const;  // of all of them
 
  private:
   struct Split;

@@ -39,6 +39,7 @@ class Tenant : public live::FrameHandler {
   virtual std::string record(const std::string& reason) const = 0;
   // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
   virtual void add_lag(std::vector<double>& lag, std::int64_t now_ns) const = 0;
+  virtual void add_traffic(observe::SwitchTraffic& traffic) const = 0;
 };
 
 class World : public live::FrameHandler {

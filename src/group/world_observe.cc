@@ -36,9 +36,13 @@ observe::Sight World::sight(std::int64_t now_ns) {
                        engine.bytes_received,
                        pool_.peak_bytes(),
                        {},
-                       observer_.bounded()};
+                       observer_.bounded(),
+                       observer_.switched()};
   std::vector<double> lag(static_cast<std::size_t>(o.size), 0.0);
-  for (const auto& [id, group] : groups_) group->add_lag(lag, now_ns);
+  for (const auto& [id, group] : groups_) {
+    group->add_lag(lag, now_ns);
+    group->add_traffic(sight.switched);
+  }
   for (const live::PeerStatistics& peer : engine_.peer_statistics())
     if (peer.rank < o.size)
       sight.peers.push_back({peer.rank, o.hosts[static_cast<std::size_t>(peer.rank)], peer.retransmits,

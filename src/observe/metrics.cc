@@ -159,6 +159,27 @@ std::string Metrics::text(const Sight& sight) const {
   each_peer([&](const PeerSight& p, const std::string& labels) {
     if (p.round_trip_seconds > 0) page.sample("talweg_paths_left_total", labels, p.paths_left);
   });
+  // A job without a switch has no lines about it.
+  if (sight.switched.any) {
+    const auto each_way = [&](auto&& function) {
+      for (std::size_t way = 1; way < sums_.size(); ++way)
+        function(sums_[way],
+                 fmt::format("{},way=\"{}\"", rank, protocol::name(static_cast<protocol::SumWay>(way))));
+    };
+    page.family("talweg_switched_calls_total", "counter",
+                "all_reduces that a switch could sum: in which form it has, or by trees, and why.");
+    each_way([&](const Sums& sums, const std::string& labels) {
+      page.sample("talweg_switched_calls_total", labels, sums.calls);
+    });
+    page.family("talweg_switched_call_bytes_total", "counter", "Bytes of their vectors.");
+    each_way([&](const Sums& sums, const std::string& labels) {
+      page.sample("talweg_switched_call_bytes_total", labels, sums.bytes);
+    });
+    page.family("talweg_switched_sent_bytes_total", "counter", "Datagrams sent to switches.");
+    page.sample("talweg_switched_sent_bytes_total", rank, sight.switched.sent_bytes);
+    page.family("talweg_switched_received_bytes_total", "counter", "Datagrams received from switches.");
+    page.sample("talweg_switched_received_bytes_total", rank, sight.switched.received_bytes);
+  }
   // A job without such sums has no lines about them.
   const BoundedTotals& bounded = sight.bounded;
   if (bounded.calls == 0) return page.text();

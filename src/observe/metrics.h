@@ -37,6 +37,13 @@ struct BoundedTotals {
   void add(const LossReport& report, const std::vector<int>& members);
 };
 
+// Datagrams to and from the switches that sum for a group, with all that these are measured by.
+struct SwitchTraffic {
+  bool any = false;  // there are such switches
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+};
+
 // What else goes into the file, gathered when it is written.
 struct Sight {
   int rank = 0;
@@ -49,6 +56,7 @@ struct Sight {
   std::uint64_t peak_buffer_bytes = 0;
   std::vector<PeerSight> peers;
   BoundedTotals bounded;
+  SwitchTraffic switched;
 };
 
 class Metrics {
@@ -59,6 +67,12 @@ class Metrics {
     ++failed_[row(kind, op)][static_cast<std::size_t>(code)];
   }
   void stall() { ++stalls_; }
+  // Of an all_reduce that a switch could have summed.
+  void sum(protocol::SumWay way, std::int64_t bytes) {
+    Sums& sums = sums_[static_cast<std::size_t>(way)];
+    ++sums.calls;
+    sums.bytes += static_cast<std::uint64_t>(bytes);
+  }
 
   std::string text(const Sight& sight) const;
 
@@ -83,6 +97,11 @@ class Metrics {
   };
   std::array<std::array<Cell, kSizes>, kRows> cells_{};
   std::array<std::array<std::uint64_t, 10>, kRows> failed_{};
+  struct Sums {
+    std::uint64_t calls = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::array<Sums, protocol::kSumWays> sums_{};
   std::uint64_t stalls_ = 0;
 };
 

@@ -49,7 +49,8 @@ class Observer {
   const ObserverOptions& options() const { return options_; }
   Metrics* metrics() { return metrics_.get(); }
   Trace* trace() { return trace_.get(); }
-  BoundedTotals& bounded() { return bounded_; }  // also without metrics: statistics() has them
+  BoundedTotals& bounded() { return bounded_; }    // also without metrics: statistics() has them
+  SwitchTraffic& switched() { return switched_; }  // of groups that have been left
 
   // For the end of a call: exact where somebody adds up times, else what costs next to nothing (some ms).
   std::int64_t end_time() const;
@@ -75,6 +76,7 @@ class Observer {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<Trace> trace_;
   BoundedTotals bounded_;
+  SwitchTraffic switched_;
   ClockOffset clock_;
   int questions_ = 0;
   std::int64_t next_question_ns_;

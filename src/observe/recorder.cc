@@ -36,7 +36,7 @@ std::uint64_t Recorder::start(const CallNote& note) {
   }
   ++next_;
   Entry& entry = entries_[ticket & (kept_ - 1)];
-  entry = {note, State::in_flight, 0};
+  entry = {note};
   if (!failures_.empty()) failures_.erase(ticket - kept_);
   if (!losses_.empty()) losses_.erase(ticket - kept_);
   const auto* next = reinterpret_cast<const std::byte*>(&entries_[next_ & (kept_ - 1)]);
@@ -63,10 +63,11 @@ Recorder::Entry* Recorder::change(std::uint64_t ticket) {
   return const_cast<Entry*>(find(ticket));
 }
 
-void Recorder::end(std::uint64_t ticket, std::int64_t now_ns) {
+void Recorder::end(std::uint64_t ticket, std::int64_t now_ns, protocol::SumWay way) {
   Entry* entry = change(ticket);
   if (entry == nullptr) return;
   entry->state = State::completed;
+  entry->way = way;
   entry->ended_ns = std::max(now_ns, entry->note.started_ns);
 }
 
@@ -131,6 +132,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* fai
   call["bytes"] = note.bytes;
   call["algorithm"] = note.algorithm.data();
   call["trees"] = note.trees;
+  if (entry.way != protocol::SumWay::none) call["way"] = protocol::name(entry.way);
   call["state"] = state_name(entry, pending);
   call["started_ns"] = note.started_ns;
   call["deadline_ns"] = note.deadline_ns;

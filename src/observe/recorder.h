@@ -57,6 +57,7 @@ class Recorder {
   struct alignas(64) Entry {
     CallNote note;
     State state = State::in_flight;
+    protocol::SumWay way = protocol::SumWay::none;
     std::int64_t ended_ns = 0;
   };
   static_assert(sizeof(Entry) == 128);
@@ -73,7 +74,7 @@ class Recorder {
   explicit Recorder(std::size_t operations) : most_(operations == 0 ? 0 : std::bit_ceil(operations)) {}
 
   std::uint64_t start(const CallNote& note);
-  void end(std::uint64_t ticket, std::int64_t now_ns);
+  void end(std::uint64_t ticket, std::int64_t now_ns, protocol::SumWay way = protocol::SumWay::none);
   void fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, const std::string& text);
   // Whom an operation that is about to fail waits for.
   void miss(std::uint64_t ticket, const protocol::Session::Pending& pending);

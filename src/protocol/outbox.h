@@ -22,12 +22,25 @@ struct Token {
   bool data = false;   // a transfer's: on_sent follows, unless they were taken at once
 };
 
+// By which way a sum was made that a stream of sums could have made (streaming/stream_run.h).
+enum class SumWay : std::uint8_t {
+  none,  // no such call
+  dense,
+  blocks,
+  pairs,     // by the stream, in one of its forms
+  trees,     // these were quicker
+  fallback,  // by trees, as there was no stream, or it was lost in this sum
+};
+inline constexpr int kSumWays = 6;
+const char* name(SumWay way);  // "dense"; of none ""
+
 // How an operation ended.
 struct Outcome {
   bool ok = true;
   ErrorCode code = ErrorCode::aborted;
   std::string text;
-  int source = -1;  // send_recv: who sent
+  int source = -1;            // send_recv: who sent
+  SumWay way = SumWay::none;  // of what has ended well
 };
 
 class Outbox {

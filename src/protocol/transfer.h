@@ -114,6 +114,8 @@ class Transfer {
 
   // True once everything is sent and received; the operands are then as they should be.
   virtual bool done() = 0;
+  // Asked once it is done.
+  virtual SumWay way() const { return SumWay::none; }
   // Nodes that something is still expected from, ascending.
   virtual std::vector<NodeId> waiting_for() const = 0;
   // Whether anything is still to come from `node`, or to be done there with what has not been sent. False for

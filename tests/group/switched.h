@@ -42,6 +42,16 @@ inline int sums(const Group& group) {
   return comma == std::string::npos ? -1 : std::stoi(line.substr(comma + 3));
 }
 
+// By which way the last call went, as the group's flight record has it.
+inline std::string last_way(const Group& group) {
+  const std::string record = group.flight_record();
+  const std::size_t call = record.rfind("\n{");
+  const std::size_t way = record.find("\"way\":\"", call);
+  if (way == std::string::npos) return "";
+  const std::size_t begin = way + 7;
+  return record.substr(begin, record.find('"', begin) - begin);
+}
+
 // Multiples of the number of ranks, which every type holds and adds without rounding.
 inline int value(int rank, std::size_t i) {
   return kRanks * (static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 11) - 5);

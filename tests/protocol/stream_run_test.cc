@@ -188,6 +188,7 @@ struct Called {
 
 struct Marks {
   int by_stream = 0, in_sum = 0, done_on_some = 0, chose_trees = 0;
+  int fallbacks = 0, trees = 0;  // calls on a rank, as it says
 };
 
 // Several calls at a time; the switch comes and goes.
@@ -237,6 +238,13 @@ void run_seed(std::uint64_t seed, Marks& marks) {
       if (divided)
         for (std::int32_t& x : expected) x /= ranks;
       ASSERT_EQ(call.out[r], expected) << "seed " << seed << " rank " << r;
+      const auto summed = [&](SumWay way) { return way < SumWay::trees ? way : SumWay::trees; };
+      const SumWay way = call.results[r].outcome.way;
+      if (!unwanted) {
+        ASSERT_EQ(summed(way), summed(call.results[0].outcome.way)) << "seed " << seed;
+      }
+      marks.fallbacks += way == SumWay::fallback ? 1 : 0;
+      marks.trees += way == SumWay::trees ? 1 : 0;
     }
   for (int r = 0; r < ranks; ++r) {
     EXPECT_EQ(net.session(r).in_flight(), 0U);
@@ -253,6 +261,9 @@ TEST(StreamRun, AllRanksHaveTheSumWheneverTheSwitchIsLost) {
   EXPECT_GT(marks.chose_trees, 3'000);
   EXPECT_GT(marks.in_sum, 500);
   EXPECT_GT(marks.done_on_some, 100);
+  EXPECT_GT(marks.fallbacks, 1'000);
+  EXPECT_GT(marks.trees, 3'000);
+  EXPECT_LE(marks.trees, marks.chose_trees);
 }
 
 struct TwoRanks : ::testing::Test {
@@ -310,6 +321,7 @@ TEST_F(TwoRanks, WhereBothChooseTreesTheLifeGoesOn) {
   for (std::size_t r : {0U, 1U}) {
     EXPECT_EQ(call.out[r], call.sum);
     EXPECT_EQ(at.streams[r]->by_trees, 1);
+    EXPECT_EQ(call.results[r].outcome.way, SumWay::trees);
     EXPECT_EQ(at.streams[r]->learnt.size(), 1U);
     EXPECT_TRUE(at.streams[r]->queue.alive());
     at.streams[r]->word = 0;
@@ -318,7 +330,10 @@ TEST_F(TwoRanks, WhereBothChooseTreesTheLifeGoesOn) {
   start(next, 0);
   start(next, 1);
   run();
-  for (std::size_t r : {0U, 1U}) EXPECT_EQ(next.out[r], next.sum);
+  for (std::size_t r : {0U, 1U}) {
+    EXPECT_EQ(next.out[r], next.sum);
+    EXPECT_EQ(next.results[r].outcome.way, SumWay::dense);
+  }
   EXPECT_EQ(at.finished, 2);
 }
 

@@ -109,6 +109,7 @@ class SwitchClient {
   protocol::WorkerCounters counters() const;  // of all threads of the switch together
   const wire::DatagramRefusals& refusals() const { return refusals_; }
   const UdpSendStatistics& sent() const { return sender_.statistics(); }
+  const UdpReceiveStatistics& received() const { return receiver_.statistics(); }
 
  private:
   // What belongs to one thread of the switch: its slots, its port, its keys.

@@ -458,7 +458,7 @@ void Session::settle(Run& run) {
     run.waits_for_earlier = true;
     return;
   }
-  finish(run.id, {true, ErrorCode::aborted, {}, run.peer});
+  finish(run.id, {true, ErrorCode::aborted, {}, run.peer, run.transfer->way()});
 }
 
 // Of what is in flight, the oldest that was started before this run; null if there is none.
@@ -509,7 +509,7 @@ void Session::lift_fences() {
   std::sort(waiting.begin(), waiting.end());
   for (const std::uint64_t id : waiting)
     if (Run* run = find(id); run != nullptr && earliest_before(*run) == nullptr)
-      finish(id, {true, ErrorCode::aborted, {}, -1});
+      finish(id, {true, ErrorCode::aborted, {}, -1, run->transfer->way()});
 }
 
 void Session::serve(Server server) {

@@ -1,10 +1,17 @@
 #include "protocol/streaming/stream_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 namespace talweg::protocol {
+
+const char* name(SumWay way) {
+  constexpr const char* kNames[] = {"", "dense", "blocks", "pairs", "trees", "fallback"};
+  static_assert(std::size(kNames) == kSumWays);
+  return kNames[static_cast<std::size_t>(way)];
+}
 
 std::unique_ptr<Transfer> StreamPlan::make_transfer(BufferPool& pool) const {
   return std::make_unique<StreamRun>(pool);
@@ -13,7 +20,7 @@ std::unique_ptr<Transfer> StreamPlan::make_transfer(BufferPool& pool) const {
 std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
                                                    std::shared_ptr<SumStream> stream,
                                                    wire::AggregationFormat format, bool wanted,
-                                                   const SumPrices& prices) {
+                                                   const SumPrices& prices, bool absent) {
   auto plan = std::make_shared<StreamPlan>();
   static_cast<Plan&>(*plan) = *trees;
   // Votes tell all ranks.
@@ -24,6 +31,7 @@ std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> t
   plan->format = format;
   plan->wanted = wanted;
   plan->prices = prices;
+  plan->absent = absent;
   return plan;
 }
 
@@ -35,7 +43,7 @@ void StreamRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
   task_ = {operands.in, operands.out,
            static_cast<std::size_t>(request.counts[0]) * wire::element_bytes(plan_->format), plan_->format};
   said_ = {};
-  chosen_ = false;
+  chosen_ = chose_trees_ = false;
 }
 
 void StreamRun::begin(Actions& actions) {
@@ -134,7 +142,9 @@ std::optional<SumForm> StreamRun::choose() {
   words_.clear();
   for (const Heard& heard : heard_) words_.push_back(heard.word);
   chosen_ = true;
-  return plan_->stream->choose(*sum_, task_, words_, plan_->prices);
+  const auto form = plan_->stream->choose(*sum_, task_, words_, plan_->prices);
+  chose_trees_ = !form;
+  return form;
 }
 
 void StreamRun::start(SumForm form, Actions& actions) {
@@ -204,6 +214,14 @@ bool StreamRun::done() {
   // Of integers little is left of a mean.
   if (operands_.divisor <= 1 || operands_.type != DataType::i32) learn();
   return true;
+}
+
+SumWay StreamRun::way() const {
+  static_assert(static_cast<int>(SumWay::pairs) == static_cast<int>(SumWay::dense) + kSumForms - 1);
+  if (phase_ == Phase::agreed)
+    return static_cast<SumWay>(static_cast<int>(SumWay::dense) + static_cast<int>(task_.form));
+  if (!plan_->wanted && !plan_->absent) return SumWay::none;
+  return chose_trees_ ? SumWay::trees : SumWay::fallback;
 }
 
 std::vector<NodeId> StreamRun::waiting_for() const {

@@ -38,7 +38,8 @@ struct StreamPlan : Plan {
   std::shared_ptr<const Plan> trees;  // of the same call; its transfer has no frames of its own (wire::Own)
   std::shared_ptr<SumStream> stream;
   wire::AggregationFormat format = wire::AggregationFormat::f32;
-  bool wanted = true;  // by this rank
+  bool wanted = true;   // by this rank
+  bool absent = false;  // it is not, as there is no stream now
   SumPrices prices;
 };
 // `trees` is the plan of an all_reduce of at least one element. Where one rank has such a plan for a call all
@@ -46,7 +47,7 @@ struct StreamPlan : Plan {
 std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
                                                    std::shared_ptr<SumStream> stream,
                                                    wire::AggregationFormat format, bool wanted,
-                                                   const SumPrices& prices = {});
+                                                   const SumPrices& prices = {}, bool absent = false);
 
 class StreamRun : public Transfer {
  public:
@@ -66,6 +67,7 @@ class StreamRun : public Transfer {
   void on_time(std::int64_t now_ns, Actions& actions) override;
   std::int64_t next_time_ns() const override;
   bool done() override;
+  SumWay way() const override;
   std::vector<NodeId> waiting_for() const override;
   bool depends_on(NodeId node) const override;
   void release() override;
@@ -97,6 +99,7 @@ class StreamRun : public Transfer {
   SumTask task_;
   SumStream::Said said_;
   bool chosen_ = false;
+  bool chose_trees_ = false;
   std::vector<std::uint32_t> words_;  // by rank
   std::unique_ptr<Transfer> trees_;   // of an earlier call, until this one goes by them
   std::type_index made_for_ = typeid(void);
