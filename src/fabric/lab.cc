@@ -240,8 +240,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const bool has_switches =
       std::ranges::any_of(hosts_, [](const LabHost& host) { return host.switch_port > 0; });
   std::string switches;  // where they listen; empty: none is started
-  if (!helpers.switch_command.empty() && resolve("TALWEG_SWITCH").value.empty() &&
-      !switch_of("TALWEG_ENCRYPT"))
+  if (!helpers.switch_command.empty() && resolve("TALWEG_SWITCH").value.empty())
     for (const LabHost& host : hosts_)
       if (host.switch_port > 0) switches += (switches.empty() ? "" : ",") + switch_place(host);
   if (!switches.empty()) {

@@ -63,7 +63,7 @@ class Lab {
   // TALWEG_CLUSTER and the interface in its environment; and, in the same environment but for the ranks, a
   // switch on hosts that have one in the cluster, and an aggregator on all others that are no worker's.
   // Unless TALWEG_SWITCH is set, it names these switches, or each rank's rack's, and TALWEG_SWITCH_KEY_FILE
-  // the key that all of them have; where it is set, or TALWEG_ENCRYPT is, none of them is started.
+  // the key that all of them have; where it is set, none of them is started.
   // TALWEG_CLUSTER is `cluster_file` without links to it; where links are left out, or it was no file that
   // can be read again, a file of what there is that lasts as long as the ranks. A relay starts before them
   // and ends after them; without it they end. Blocks and throws as launch() does.

@@ -108,6 +108,8 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);
   if (!key.value.empty()) wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);
+  // What stays on this host needs none, as what ranks say to each other there.
+  wish.encrypted = wish.key && switch_of("TALWEG_ENCRYPT");
   const std::string or_none =
       found[0].by == kSetting ? "" : fmt::format(", or set {}={}", kSetting, kNoSwitch);
   for (const NamedSwitch& each : found) {
@@ -119,9 +121,6 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
     if (!wish.key && !live::is_loopback(address.host))
       refuse("{}: a switch that is not on loopback has a key: name its file in {}{}", each.by, kKeySetting,
              or_none);
-    if (switch_of("TALWEG_ENCRYPT") && !live::is_loopback(address.host))
-      refuse("{}: what goes to a switch is authenticated and not encrypted, as TALWEG_ENCRYPT asks for{}",
-             each.by, or_none);
     wish.at.push_back({address, fmt::format("{} ({})", each.address, each.from)});
   }
   wish.of_rack = found.size() == 1 &&

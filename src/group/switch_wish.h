@@ -44,6 +44,7 @@ struct SwitchWish {
   // Whether what sums cost is measured, as it decides whether they go by it, or in which form.
   bool is_measured() const { return !always || sparse == SwitchSparse::chosen; }
   std::optional<wire::Secret> key;  // of all
+  bool encrypted = false;           // what goes to them, under that key
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
 // TALWEG_CLUSTER describes; where these are of racks, that of this rank's. Throws Error{invalid_argument} for

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/host_port.h"
+#include "base/settings.h"
 #include "kernel/reduce.h"
 #include "live/join/job_key.h"
 #include "protocol/aggregation/tolerance.h"
@@ -140,14 +141,16 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, co
   options.key_from = "--switch-key-file";
   if (!how.key_file.empty())
     options.key = wire::secret_from_text(live::read_job_key("--switch-key-file", how.key_file).text);
+  options.encrypted = options.key && switch_of("TALWEG_ENCRYPT");
   return options;
 }
 
 std::string describe(const wire::SwitchOpened& terms, int racks) {
-  return fmt::format("switch: {}{} thread{} x {} slots x {} columns of {} elements, datagrams with a {}",
+  constexpr const char* kProtected[] = {"with a checksum", "with a tag", "encrypted"};
+  return fmt::format("switch: {}{} thread{} x {} slots x {} columns of {} elements, datagrams {}",
                      racks == 1 ? "" : fmt::format("one for each of {} racks, and one above: ", racks),
                      terms.threads, terms.threads == 1 ? "" : "s", terms.slots, terms.columns, terms.block,
-                     terms.protection == wire::DatagramProtection::checksum ? "checksum" : "tag");
+                     kProtected[static_cast<std::size_t>(terms.protection)]);
 }
 
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,

@@ -20,7 +20,7 @@ Overloaded(Visitors...) -> Overloaded<Visitors...>;  // clang 14 does not find i
 constexpr std::uint64_t kMost16 = 0xffff;
 constexpr std::uint64_t kMost32 = 0xffffffff;
 // Of a SwitchJoin.
-constexpr std::uint64_t kOrdered = 1, kTolerant = 2;
+constexpr std::uint64_t kOrdered = 1, kTolerant = 2, kEncrypted = 4;
 
 struct Decoder {
   ByteReader in;
@@ -35,9 +35,10 @@ struct Decoder {
     m.worker = u16();
     m.workers = u16();
     m.block = u16();
-    const std::uint64_t flags = in.number(kOrdered | kTolerant);
+    const std::uint64_t flags = in.number(kOrdered | kTolerant | kEncrypted);
     m.ordered = (flags & kOrdered) != 0;
     m.tolerant = (flags & kTolerant) != 0;
+    m.encrypted = (flags & kEncrypted) != 0;
     m.payload = u16();
     m.window = u32();
     m.rack = u16();
@@ -116,8 +117,9 @@ std::string encode(const SwitchMessage& message) {
   out.number(message.index());
   std::visit(Overloaded{[&](const SwitchJoin& m) {
                           out.text(m.job);
-                          const std::uint64_t flags =
-                              (m.ordered ? kOrdered : 0) | (m.tolerant ? kTolerant : 0);
+                          const std::uint64_t flags = (m.ordered ? kOrdered : 0) |
+                                                      (m.tolerant ? kTolerant : 0) |
+                                                      (m.encrypted ? kEncrypted : 0);
                           for (const std::uint64_t n :
                                {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block},
                                 flags, std::uint64_t{m.payload}, std::uint64_t{m.window},

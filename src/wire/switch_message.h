@@ -57,6 +57,7 @@ struct SwitchJoin {
   // beside `ordered`: other messages are what they were, and a switch that does not know it takes none that
   // has it.
   bool tolerant = false;
+  bool encrypted = false;  // nobody else can read its datagrams; else as `tolerant`
   bool is_rack() const { return threads != 0; }
   std::uint16_t in_all() const { return all == 0 ? workers : all; }
   bool operator==(const SwitchJoin&) const = default;

@@ -262,6 +262,35 @@ TEST(Switched, TheSwitchHasAKeyThatIsNotTheGroups) {
         });
 }
 
+TEST(Switched, WhatGoesToASwitchWithAKeyIsEncryptedWhereTheGroupsFramesAre) {
+  const std::string secret = "a secret of the switch, and of who may use it";
+  const TemporaryFile key;
+  std::ofstream(key.path()) << secret;
+  live::SwitchServiceOptions options;
+  options.key = [&] { return wire::secret_from_text(secret); };
+  const live::Served served(options);
+  const Variable encrypt("TALWEG_ENCRYPT", "on");
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        EXPECT_THAT(switch_line(group), ::testing::ContainsRegex("sums?, encrypted"));
+        for (const bool in_place : {false, true}) check_floats(group, 100'000, in_place);
+      },
+      [&](GroupOptions& o) {
+        through(at(served))(o);
+        o.switch_key_file = key.path();
+      });
+  GroupOptions elsewhere;
+  elsewhere.switch_address = "10.0.0.9:4711";
+  elsewhere.switch_key_file = key.path();
+  const group::NamedAlgorithms named = group::take_apart("switch");
+  EXPECT_TRUE(group::find_switch_wish(elsewhere, named, nullptr).encrypted);
+  elsewhere.switch_address = at(served);
+  elsewhere.switch_key_file.clear();
+  EXPECT_FALSE(group::find_switch_wish(elsewhere, named, nullptr).encrypted) << "it stays on this host";
+}
+
 TEST(Switched, RanksThatNameDifferentSwitchesDoNotFormAGroup) {
   std::atomic<int> rank{0};
   EXPECT_THAT(

@@ -5,9 +5,12 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -116,6 +119,29 @@ inline void expect_error(const std::function<void()>& what, ErrorCode code, cons
     EXPECT_THAT(e.what(), testing::HasSubstr(text));
   }
 }
+
+// What is sent leaves twice, and how much of it holds this number in a row is counted.
+struct Wiretap {
+  explicit Wiretap(float number) : wanted(8, number) {}
+  const std::vector<float> wanted;
+  std::atomic<int> sent{0}, found{0};
+  UdpSender::SendCall call() {
+    return [this](int fd, mmsghdr* messages, unsigned n) {
+      for (unsigned i = 0; i < n; ++i) {
+        std::vector<std::byte> all;
+        for (std::size_t part = 0; part < messages[i].msg_hdr.msg_iovlen; ++part) {
+          const iovec& io = messages[i].msg_hdr.msg_iov[part];
+          const auto* const data = static_cast<const std::byte*>(io.iov_base);
+          all.insert(all.end(), data, data + io.iov_len);
+        }
+        ++sent;
+        found += std::ranges::search(all, std::as_bytes(std::span(wanted))).empty() ? 0 : 1;
+      }
+      ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
+      return ::sendmmsg(fd, messages, n, MSG_DONTWAIT);
+    };
+  }
+};
 
 inline SwitchVector vector_of(std::vector<std::byte>& bytes, AggregationFormat format, bool sparse = false) {
   return {bytes.data(), bytes.data(), bytes.size(), bytes.size(), format, sparse};

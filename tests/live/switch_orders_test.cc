@@ -77,6 +77,31 @@ TEST(SwitchOrders, RefusesInOneLineWhoCannotJoin) {
   expect_error(joins(nobody), ErrorCode::timeout, "joining job a at the switch " + own_address() + ":");
 }
 
+TEST(SwitchOrders, EncryptsNothingWithoutAKeyNorForSomeWorkersOfAJobAlone) {
+  const wire::Secret key = wire::secret_from_text("one long key of all of them");
+  SwitchServiceOptions keyed;
+  keyed.key = [&] { return key; };
+  const Served with(keyed), without;
+  SwitchClientOptions worker = with.worker(0, 1);
+  worker.encrypted = true;
+  worker.key_from = "--a-flag";
+  expect_error([&] { SwitchClient client(worker); }, ErrorCode::invalid_argument,
+               "datagrams are encrypted under the key of the switch: give it in --a-flag");
+  worker = without.worker(0, 1);
+  worker.encrypted = true;
+  worker.key = wire::Secret{};  // as if there were none
+  expect_error([&] { SwitchClient client(worker); }, ErrorCode::unsupported,
+               "job a: its datagrams are to be encrypted, and this switch has no key: start it with one");
+  auto both = all(with, 2);
+  for (SwitchClientOptions& w : both) {
+    w.key = key;
+    w.encrypted = w.worker == 1;
+    w.join_deadline_ns = now_ns() + kSwitchSecond;
+  }
+  const auto errors = run(both, [](SwitchClient&, std::uint16_t) {});
+  EXPECT_THAT(errors, testing::Contains(HasSubstr("of job a disagree whether datagrams are encrypted")));
+}
+
 TEST(SwitchOrders, HasOneKeyAndListensNowhereElseWithout) {
   SwitchServiceOptions open;
   open.listen = {"0.0.0.0", 0};

@@ -44,7 +44,7 @@ TEST(Switch, GivesTheMemoryOfJobsThatAreOverBackToTheSystem) {
   options.limits.memory_bytes = std::size_t{64} << 20;
   options.limits.jobs = 1;
   options.limits.bytes_per_second = 1e9;
-  options.protection = wire::DatagramProtection::checksum;
+  options.has_key = false;
   SwitchThread thread(UdpAddress("127.0.0.1:0"), options);
   protocol::JobTerms terms;
   terms.epoch = 1;
@@ -56,7 +56,7 @@ TEST(Switch, GivesTheMemoryOfJobsThatAreOverBackToTheSystem) {
   const auto bytes = static_cast<long>(protocol::memory_of(terms).total);
   const auto open_and_close = [&] {
     ++terms.job;
-    const auto refused = thread.open(terms, {}, wire::CipherKind::chacha20_poly1305);
+    const auto refused = thread.open(terms, {}, {wire::DatagramProtection::checksum});
     ASSERT_FALSE(refused) << refused->text;
     thread.close(terms.job);
   };
@@ -144,6 +144,49 @@ TEST(Switch, ServesAKeyedJobAndTakesNoDatagramTwice) {
   }));
   give_order(served.service().address(), key, wire::SwitchDo::status, soon());
   EXPECT_GT(replayed, 100U);
+}
+
+// Beside a job of the same switch that is not encrypted, in which the same is found.
+TEST(Switch, NobodyElseReadsDatagramsOfAJobThatIsEncrypted) {
+  const wire::Secret key = wire::secret_from_text("a key that all of them hold");
+  constexpr float kEach = 1234.5F, kSum = 2 * kEach;
+  Wiretap of_workers(kEach), of_switch(kSum);
+  std::atomic<std::uint64_t> replayed{0}, of_other_mode{0};
+  SwitchServiceOptions options;
+  options.key = [&] { return key; };
+  options.send = of_switch.call();
+  options.describe = [&](const SwitchStatus& status) {
+    replayed = status.threads[0].refusals[wire::DatagramRefusal::replayed];
+    of_other_mode = status.threads[0].refusals[wire::DatagramRefusal::mode];
+    return std::string();
+  };
+  const Served served(options);
+  for (const bool encrypted : {true, false, true}) {
+    of_workers.sent = of_workers.found = of_switch.sent = of_switch.found = 0;
+    auto workers = all(served, 2, encrypted ? "secret" : "open");
+    for (SwitchClientOptions& w : workers) {
+      w.key = key;
+      w.encrypted = encrypted;
+      w.send = of_workers.call();
+    }
+    expect_none(run(workers, [&](SwitchClient& client, std::uint16_t number) {
+      EXPECT_EQ(client.terms().protection,
+                encrypted ? wire::DatagramProtection::encrypted : wire::DatagramProtection::authenticated);
+      for (const Case& c : kCases) sum_and_check(client, number, 2, 5, c);
+      std::vector<float> data(100'000, kEach);
+      const auto bytes = std::as_writable_bytes(std::span(data));
+      client.all_reduce({bytes.data(), bytes.data(), bytes.size(), bytes.size()}, soon());
+      EXPECT_EQ(data, std::vector<float>(data.size(), kSum));
+      EXPECT_GT(client.refusals()[wire::DatagramRefusal::replayed], 0U);
+    }));
+    EXPECT_GT(of_workers.sent, 10);
+    EXPECT_GT(of_switch.sent, 10);
+    EXPECT_EQ(of_workers.found > 0, !encrypted);
+    EXPECT_EQ(of_switch.found > 0, !encrypted);
+    give_order(served.service().address(), key, wire::SwitchDo::status, soon());
+    EXPECT_GT(replayed, encrypted ? 20U : 40U);
+    EXPECT_EQ(of_other_mode, 0U);
+  }
 }
 
 // Each datagram, or the run of them that leaves as one, is lost with a probability.

@@ -195,6 +195,41 @@ TEST(SwitchTree, SumsAreRightWhateverIsLostOnWhicheverHop) {
   }
 }
 
+TEST(SwitchTree, EncryptsBothHopsOfAJobBesideOneThatIsNot) {
+  const wire::Secret key = wire::secret_from_text("a key that all of them hold");
+  constexpr float kEach = 1234.5F;
+  Wiretap of_racks(kOfRack * kEach), of_top(kInAll * kEach);
+  SwitchServiceOptions top, rack;
+  top.key = rack.key = [&] { return key; };
+  top.send = of_top.call();
+  rack.send = of_racks.call();
+  const Tree tree(top, rack);
+  const auto sum = [&](bool encrypted) {
+    std::vector<SwitchClientOptions> workers = tree.workers(encrypted ? "secret" : "open");
+    for (SwitchClientOptions& w : workers) {
+      w.key = key;
+      w.encrypted = encrypted;
+    }
+    expect_none(run_tree(workers, [&](SwitchClient& client, std::uint16_t number) {
+      for (const AggregationFormat format : {AggregationFormat::f32, AggregationFormat::scaled})
+        sum_and_check(client, number, kInAll, 3, {30'000, format});
+      std::vector<float> data(30'000, kEach);
+      const auto bytes = std::as_writable_bytes(std::span(data));
+      client.all_reduce({bytes.data(), bytes.data(), bytes.size(), bytes.size()}, soon());
+      EXPECT_EQ(data, std::vector<float>(data.size(), kInAll * kEach));
+    }));
+  };
+  sum(true);
+  EXPECT_GT(of_racks.sent, 10);
+  EXPECT_GT(of_top.sent, 10);
+  EXPECT_EQ(of_racks.found + of_top.found, 0);
+  std::thread beside([&] { sum(false); });
+  sum(true);
+  beside.join();
+  EXPECT_GT(of_racks.found, 0);
+  EXPECT_GT(of_top.found, 0);
+}
+
 TEST(SwitchTree, AJobOfOneRackIsSummedThereAlone) {
   const Tree tree;
   tree.top->stop();

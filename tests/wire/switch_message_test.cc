@@ -39,7 +39,7 @@ TEST(SwitchMessage, ComesBackAsItWasSaid) {
 }
 
 // It stands beside the flag of an order, so that who says nothing of it says what was always said.
-TEST(SwitchMessage, OfAWorkerHasABitMoreWhereAPartMayBeMissing) {
+TEST(SwitchMessage, OfAWorkerHasABitMoreWhereAPartMayBeMissingOrAllIsEncrypted) {
   SwitchJoin join{"a", 0, 2, 256, true, 1400, 1 << 20};
   const std::string plain = encode(join);
   join.tolerant = true;
@@ -49,7 +49,12 @@ TEST(SwitchMessage, OfAWorkerHasABitMoreWhereAPartMayBeMissing) {
   const std::size_t at = 7;  // behind the kind, the name, two numbers of workers, and the block's two bytes
   EXPECT_EQ(plain[at], 1);
   EXPECT_EQ(tolerant[at], 3);
-  tolerant[at] = 4;
+  join.encrypted = true;
+  tolerant = encode(join);
+  EXPECT_TRUE(std::get<SwitchJoin>(*decode_switch_message(as_said(tolerant))) == join);
+  ASSERT_EQ(tolerant.size(), plain.size());
+  EXPECT_EQ(tolerant[at], 7);
+  tolerant[at] = 8;
   EXPECT_FALSE(decode_switch_message(as_said(tolerant)));
 }
 

@@ -121,6 +121,9 @@ SwitchClient::SwitchClient(const SwitchClientOptions& options)
   if (!options.key && !is_loopback(options_.address.host))
     refuse("{}: a switch that is not on loopback has a key, and its workers hold the same one: give it in {}",
            where_, options_.key_from);
+  if (options.encrypted && !options.key)
+    refuse("{}: datagrams are encrypted under the key of the switch: give it in {}", where_,
+           options_.key_from);
   join();
   for (std::size_t lane = 0; lane < terms_.threads; ++lane)
     lanes_.push_back(std::make_unique<Lane>(*this, lane));
@@ -198,6 +201,7 @@ void SwitchClient::join() {
                            options_.racks,
                            options_.all_workers};
   request.tolerant = options_.tolerant;
+  request.encrypted = options_.encrypted;
   line_->say(request);
   wire::SwitchWaiting waiting;
   for (bool open = line_->flush();;) {
@@ -205,7 +209,8 @@ void SwitchClient::join() {
       if (const auto* const opened = std::get_if<wire::SwitchOpened>(&*message)) {
         terms_ = *opened;
         if (terms_.threads == 0 || terms_.slots == 0 || terms_.columns == 0 || terms_.block == 0 ||
-            terms_.port + terms_.threads > 0x10000 || options_.workers + terms_.threads > 0xffff)
+            terms_.port + terms_.threads > 0x10000 || options_.workers + terms_.threads > 0xffff ||
+            (terms_.protection == wire::DatagramProtection::encrypted) != options_.encrypted)
           throw_error(ErrorCode::corrupted, "joining {}: it offers what cannot be", where_);
         return;
       }
@@ -215,7 +220,9 @@ void SwitchClient::join() {
     }
     if (!open || line_->broken())
       throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection{}", where_,
-                  options_.tolerant ? ": does its version know sums of which a part may be missing?" : "");
+                  options_.tolerant    ? ": does its version know sums of which a part may be missing?"
+                  : options_.encrypted ? ": does its version know encrypted datagrams?"
+                                       : "");
     if (!wait_for_answer())
       throw_error(
           ErrorCode::timeout, "joining {}: {}", where_,

@@ -45,6 +45,7 @@ struct SwitchClientOptions {
   // A part of sums may be missing, as SwitchVector::tolerance says of each; the same for all workers. Not
   // where there are several racks.
   bool tolerant = false;
+  bool encrypted = false;  // nobody else can read its datagrams, which takes a key; the same for all workers
   std::optional<wire::Secret> key;
   std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;

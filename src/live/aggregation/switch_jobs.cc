@@ -88,6 +88,10 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   if (r.tolerant && (r.is_rack() || r.racks > 1))
     return refused(unsupported,
                    "job {}: nothing may be missing of sums that racks' switches make, below another", r.job);
+  if (r.encrypted && !(hooks_.has_key && hooks_.has_key()))
+    return refused(unsupported,
+                   "job {}: its datagrams are to be encrypted, and this switch has no key: start it with one",
+                   r.job);
   if (r.racks > 1 && !hooks_.climb)
     return refused(
         unsupported,
@@ -132,6 +136,9 @@ std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin&
   if (r.tolerant != job.first.tolerant)
     return refused(mismatch, "{}s {} and {} of job {} disagree whether a part of sums may be missing",
                    job.each(), r.worker, job.first.worker, r.job);
+  if (r.encrypted != job.first.encrypted)
+    return refused(mismatch, "{}s {} and {} of job {} disagree whether datagrams are encrypted", job.each(),
+                   r.worker, job.first.worker, r.job);
   return std::nullopt;
 }
 

@@ -58,6 +58,7 @@ class SwitchJobs {
     // Opens it on all threads and fills in what its workers are told; or why not.
     std::function<std::optional<wire::SwitchRefused>(const Job&, wire::SwitchOpened&)> open;
     std::function<void(const wire::SwitchOpened&)> close;
+    std::function<bool()> has_key = {};  // without one nothing is encrypted; empty: there is none
     // These are empty where there is no switch above. Begins to join that one, for a job whose workers are
     // all here; or why not.
     std::function<std::optional<wire::SwitchRefused>(const Job&)> climb = {};

@@ -123,7 +123,7 @@ void SwitchService::listen() {
   o.limits.jobs = options_.quotas.jobs;
   o.limits.bytes_per_second =
       options_.quotas.bytes_per_second * static_cast<double>(options_.quotas.jobs + 1);
-  o.protection = protection();
+  o.has_key = has_key_;
   o.socket = options_.socket;
   if (options_.above) o.local_above = address_toward(address_above_.host) + ":0";
   o.send = options_.send;
@@ -199,6 +199,7 @@ SwitchJobs::Hooks SwitchService::hooks() {
   SwitchJobs::Hooks hooks{[this](Seat seat, const wire::SwitchMessage& m) { say(seat, m); },
                           [this](const Job& job, wire::SwitchOpened& opened) { return open(job, opened); },
                           [this](const wire::SwitchOpened& opened) { close(opened); }};
+  hooks.has_key = [this] { return has_key_; };
   if (!options_.above) return hooks;
   hooks.climb = [this](const Job& job) { return climb(job); };
   hooks.say_above = [this](const Job& job, const wire::SwitchMessage& m) { say_above(job, m); };
@@ -224,12 +225,11 @@ std::optional<wire::SwitchRefused> SwitchService::climb(const SwitchJobs::Job& j
       std::min(offer.payload, wire::datagram_payload(mtu, false, wire::DatagramProtection::authenticated));
   Cut cut;
   if (auto refused = this->cut(job, offer, cut)) return refused;
-  wire::SwitchJoin request;
-  request.job = job.name;
+  wire::SwitchJoin request = job.first;
   request.worker = job.first.rack;
   request.workers = job.first.racks;
-  request.block = job.first.block;
-  request.ordered = job.first.ordered;
+  request.rack = 0;
+  request.racks = 1;
   request.payload = static_cast<std::uint16_t>(offer.payload);
   request.window = static_cast<std::uint32_t>(socket.window());
   request.all = job.first.in_all();
@@ -534,7 +534,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
             terms.slots,
             terms.columns,
             terms.block,
-            protection(),
+            job.first.encrypted ? wire::DatagramProtection::encrypted : protection(),
             offer.cipher,
             {},
             job.above ? job.above->life : terms.job};
@@ -545,8 +545,8 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
     if (job.above)
       above = {UdpAddress(fmt::format("{}:{}", address_above_.host, job.above->port + t)), *job.above,
                job.first.rack, static_cast<std::uint16_t>(job.first.racks + t)};
-    if (const auto refused =
-            threads_[t]->open(terms, opened.secret, offer.cipher, above ? &*above : nullptr)) {
+    if (const auto refused = threads_[t]->open(terms, opened.secret, {opened.protection, opened.cipher},
+                                               above ? &*above : nullptr)) {
       for (std::size_t before = 0; before < t; ++before) threads_[before]->close(terms.job);
       return wire::SwitchRefused{
           refused->busy ? ErrorCode::unsupported : ErrorCode::invalid_argument,

@@ -114,7 +114,7 @@ class SwitchService {
 
   void set_above();
   void listen();
-  wire::DatagramProtection protection() const;
+  wire::DatagramProtection protection() const;  // of jobs that are not encrypted
   void let_in(std::int64_t now_ns);
   void hear(Seat seat, Guest& guest);
   void obey(Guest& guest, wire::SwitchDo order);

@@ -31,6 +31,14 @@ void wait_for(int fd, int other, short events, int wake, std::int64_t until_ns) 
   ::ppoll(polled, 3, &time, nullptr);
 }
 
+// Of a switch that has a key, some jobs are encrypted: which, is looked at when it is opened.
+wire::DatagramRefusal decode(std::span<const std::byte> datagram, bool has_key,
+                             wire::DatagramHeader& header) {
+  using enum wire::DatagramProtection;
+  const auto why = wire::decode(datagram, has_key ? authenticated : checksum, header);
+  return has_key && why == wire::DatagramRefusal::mode ? wire::decode(datagram, encrypted, header) : why;
+}
+
 }  // namespace
 
 SwitchThread::Above::Above(const UdpAddress& local, const SwitchThreadOptions& options)
@@ -70,9 +78,8 @@ std::size_t SwitchThread::bytes_per_worker() {
 }
 
 std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms& terms,
-                                                        const wire::Secret& secret, wire::CipherKind cipher,
+                                                        const wire::Secret& secret, wire::DatagramSuite suite,
                                                         const SwitchThreadAbove* above) {
-  const wire::DatagramSuite suite{options_.protection, cipher};
   std::optional<protocol::OpenRefusal> refused;
   orders_.give([&] {
     refused = sums_.open(terms);
@@ -89,10 +96,10 @@ std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms
     if (above != nullptr) {
       const wire::SwitchOpened& t = above->terms;
       const wire::DatagramSuite there{t.protection, t.cipher};
-      above_->protection = t.protection;
+      above_->has_key = t.protection != wire::DatagramProtection::checksum;
       above_->jobs[t.job] = terms.job;
       job.part.emplace(
-          Part{t.job, t.epoch, terms.epoch, above->self, t.protection,
+          Part{t.job, t.epoch, terms.epoch, above->self,
                wire::DatagramSealer(t.secret, {t.job, t.epoch, above->rack, above->self}, there),
                wire::DatagramOpener(t.secret, {t.job, t.epoch, above->self, above->rack}, there),
                wire::DatagramOpener(t.secret, {t.job, t.epoch, above->self, wire::kEverybody}, there),
@@ -163,8 +170,7 @@ void SwitchThread::end_rounds(std::int64_t now_ns) {
 
 void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
   wire::DatagramHeader header;
-  if (const auto why = wire::decode(datagram.bytes, options_.protection, header);
-      why != wire::DatagramRefusal::none)
+  if (const auto why = decode(datagram.bytes, options_.has_key, header); why != wire::DatagramRefusal::none)
     return refusals_.count(why);
   const auto found = jobs_.find(header.job);
   // Nobody is answered whose word cannot be checked. Who belongs to a job that has ended has been told so
@@ -189,8 +195,7 @@ void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
 
 void SwitchThread::take_above(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
   wire::DatagramHeader header;
-  if (const auto why = wire::decode(datagram.bytes, above_->protection, header);
-      why != wire::DatagramRefusal::none)
+  if (const auto why = decode(datagram.bytes, above_->has_key, header); why != wire::DatagramRefusal::none)
     return refusals_.count(why);
   const auto found = above_->jobs.find(header.job);
   if (found == above_->jobs.end()) return refusals_.count(wire::DatagramRefusal::job);
@@ -245,8 +250,8 @@ bool SwitchThread::flush_all() {
 
 // Here the number is this switch's own, and there another one.
 void SwitchThread::send_above(Part& part, const protocol::SwitchAction& action) {
-  const std::size_t bytes =
-      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(part.protection);
+  const std::size_t bytes = wire::kDatagramHeaderBytes + action.payload.size() +
+                            wire::trailer_bytes(part.sealer.suite().protection);
   std::byte* const at = place(above_->sender, part.to, bytes);
   if (at == nullptr) return;  // a worker asks, and it is said again
   wire::DatagramHeader header = action.header;
@@ -257,8 +262,8 @@ void SwitchThread::send_above(Part& part, const protocol::SwitchAction& action) 
 }
 
 void SwitchThread::send_to(Member& member, const protocol::SwitchAction& action) {
-  const std::size_t bytes =
-      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(options_.protection);
+  const std::size_t bytes = wire::kDatagramHeaderBytes + action.payload.size() +
+                            wire::trailer_bytes(member.sealer.suite().protection);
   std::byte* const at = place(sender_, member.to, bytes);
   if (at == nullptr) return;  // it was asked to do something else: the worker says it again
   wire::DatagramHeader header = action.header;
@@ -268,7 +273,7 @@ void SwitchThread::send_to(Member& member, const protocol::SwitchAction& action)
 
 void SwitchThread::send_to_all(Job& job, const protocol::SwitchAction& action) {
   const std::size_t bytes =
-      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(options_.protection);
+      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(job.to_all.suite().protection);
   if (batch_used_ + bytes > batch_.size()) flush_results();
   wire::DatagramHeader header = action.header;
   header.length = static_cast<std::uint16_t>(action.payload.size());

@@ -2,7 +2,7 @@
 // has several, each with a port of its own, which share nothing: no datagram waits for a lock.
 //
 //   SwitchThread thread(address, options);
-//   if (const auto refused = thread.open(terms, secret, cipher)) ...;   // from the thread that made it
+//   if (const auto refused = thread.open(terms, secret, suite)) ...;   // from the thread that made it
 //   thread.close(job);
 //
 // What comes is opened with the key of who it says it is from, before anything else is done with it; each
@@ -38,7 +38,7 @@ namespace talweg::live {
 
 struct SwitchThreadOptions {
   protocol::SwitchLimits limits;
-  wire::DatagramProtection protection = wire::DatagramProtection::authenticated;
+  bool has_key = true;      // its jobs have tags, and some are encrypted
   std::string local_above;  // address from which to speak to the switch above; empty: there is none
   UdpOptions socket;
   UdpSenderOptions sender;
@@ -79,10 +79,10 @@ class SwitchThread {
   const UdpSocket* socket_above() const { return above_ ? &above_->socket : nullptr; }
 
   // These wait until the thread has done it, which takes no longer than a batch of datagrams. For one other
-  // thread to call. `secret` must be new: no two jobs may ever have the same. `cipher`: one that all of the
-  // job's workers have. `above`: of a job with a switch above, whose terms.above is set.
+  // thread to call. `secret` must be new: no two jobs may ever have the same. `suite`: with a cipher that all
+  // of the job's workers have. `above`: of a job with a switch above, whose terms.above is set.
   std::optional<protocol::OpenRefusal> open(const protocol::JobTerms& terms, const wire::Secret& secret,
-                                            wire::CipherKind cipher,
+                                            wire::DatagramSuite suite,
                                             const SwitchThreadAbove* above = nullptr);
   void close(std::uint32_t job);
   SwitchThreadStatus status();
@@ -104,7 +104,6 @@ class SwitchThread {
     std::uint32_t job;
     std::uint32_t epoch, own_epoch;  // there, and here
     std::uint16_t self;              // of the switch there
-    wire::DatagramProtection protection;
     wire::DatagramSealer sealer;
     wire::DatagramOpener opener, from_all;
     UdpSender::Destination to;
@@ -118,8 +117,8 @@ class SwitchThread {
     UdpSocket socket;
     UdpSender sender;
     UdpReceiver receiver;
-    std::unordered_map<std::uint32_t, std::uint32_t> jobs = {};                // there, and here
-    wire::DatagramProtection protection = wire::DatagramProtection::checksum;  // of the last one
+    std::unordered_map<std::uint32_t, std::uint32_t> jobs = {};  // there, and here
+    bool has_key = false;                                        // of the last one
     Above(const UdpAddress& local, const SwitchThreadOptions& options);
   };
   // A result that waits in the batch.

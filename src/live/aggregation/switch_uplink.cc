@@ -93,6 +93,7 @@ bool SwitchUplink::may_open(const wire::SwitchOpened& o) const {
   return o.threads > 0 && o.threads <= request_.threads && o.slots > 0 && o.slots <= request_.slots &&
          o.columns > 0 && o.block > 0 && o.port > 0 && (request_.block == 0 || o.block == request_.block) &&
          wire::aggregation_payload(o.columns, o.block, 4) <= request_.payload &&
+         (o.protection == wire::DatagramProtection::encrypted) == request_.encrypted &&
          o.port + o.threads <= 0x10000 && request_.workers + o.threads <= 0xffff;
 }
 
