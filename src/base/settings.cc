@@ -111,6 +111,14 @@ const std::vector<Setting>& settings() {
        "zero, what else there is goes with its place; auto: of each vector what is quickest; 0: all travels; "
        "the same on all ranks",
        "0", false, true},
+      {"TALWEG_SWITCH_ORDERED",
+       "1: floats are summed by the switch in the order of ranks, to the same bits in every run; 0: as they "
+       "come; the same on all ranks",
+       "0", false, true, SettingKind::on_off},
+      {"TALWEG_SWITCH_BLOCK",
+       "elements that travel to the switch together, or not, where what is zero does not: a multiple of 8, "
+       "such as a row; 0: as the switch finds best; the same on all ranks",
+       "0", false, true, SettingKind::whole_number, 0, 65'535},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_AGGREGATORS_AT",

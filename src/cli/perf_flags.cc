@@ -129,6 +129,10 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("--overlap", raw->overlap, "of the ranks' blocks: random, all or none in common (random)");
   app.add_flag("--exact", raw->exact,
                "with --switch: float as integers of a common scale, in any order the same");
+  app.add_flag("--ordered", raw->ordered, "with --switch: float is summed in the order of ranks");
+  app.add_option("--switch-block", raw->block,
+                 "elements of a block, a multiple of 8 (as the switch finds best)")
+      ->check(positive);
   for (const GpuFlag& flag : kGpuFlags) {
     const std::string names = flag.names;
     const std::string why = flag.why;
@@ -145,6 +149,8 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   SwitchPerfOptions how;
   how.address = raw.switch_address;
   how.exact = raw.exact;
+  how.ordered = raw.ordered;
+  how.block = raw.block;
   how.key_file = raw.switch_key;
   if (!raw.switch_job.empty()) how.job = raw.switch_job;
   if (!raw.density.empty()) how.sparse.density = std::stod(raw.density);
@@ -153,10 +159,11 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   how.sparse.form = parse_sparse_form(raw.sparse_as);
   const bool some_sparse =
       !raw.density.empty() || !raw.overlap.empty() || !raw.sparse_as.empty() || raw.run > 0;
-  if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse || raw.exact))
+  if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse ||
+                              raw.exact || raw.ordered || raw.block > 0))
     refuse(
-        "--switch-job, --sparse-density, --sparse-run, --sparse-as, --overlap and --exact are about sums of "
-        "a switch: which --switch?");
+        "--switch-job, --switch-block, --sparse-density, --sparse-run, --sparse-as, --overlap, --exact and "
+        "--ordered are about sums of a switch: which --switch?");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
 }

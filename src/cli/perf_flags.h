@@ -36,8 +36,8 @@ class PerfFlags {
     std::string reduction = "sum", type = "float", root = "0", json, sim;
     std::string switch_address, switch_job, switch_key, density, overlap, sparse_as, may_lose,
         may_lose_sender, may_lose_call, servers;
-    std::size_t run = 0;
-    bool exact = false;
+    std::size_t run = 0, block = 0;
+    bool exact = false, ordered = false;
   };
   std::shared_ptr<Raw> raw_ = std::make_shared<Raw>();
 };

@@ -160,7 +160,8 @@ std::string SwitchStream::describe() const {
   const auto guard = lock();
   constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
   const std::string sums =
-      fmt::format("{}, {} sum{}{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s", wish_.exact ? ", exact" : "",
+      fmt::format("{}, {} sum{}{}{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s",
+                  wish_.exact ? ", exact" : "", wish_.ordered ? ", in order" : "",
                   wish_.encrypted ? ", encrypted" : "", kSparse[static_cast<std::size_t>(wish_.sparse)]);
   return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
 }
@@ -179,6 +180,8 @@ void SwitchStream::serve() {
         live::sit_down(options, static_cast<std::size_t>(place_.rank), place_.switches);
       options.key = wish_.key;
       options.encrypted = wish_.encrypted;
+      options.ordered = wish_.ordered;
+      options.block = wish_.block;
       options.key_from = "TALWEG_SWITCH_KEY_FILE";
       options.join_deadline_ns = live::now_ns() + kJoinNs;
       options.idle = [this] { check_stopped(); };

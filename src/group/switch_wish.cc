@@ -9,6 +9,7 @@
 #include "base/host_port.h"
 #include "base/settings.h"
 #include "cluster/racks.h"
+#include "live/aggregation/switch_client.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
 #include "wire/key.h"
@@ -99,6 +100,15 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
   if (found.size() > kMostSwitches)
     refuse("{}: {} switches, a group has at most {}", found[0].by, found.size(), kMostSwitches);
   wish.exact = switch_of("TALWEG_SWITCH_EXACT");
+  wish.ordered = switch_of("TALWEG_SWITCH_ORDERED");
+  if (wish.exact && wish.ordered)
+    refuse(
+        "TALWEG_SWITCH_ORDERED: sums of TALWEG_SWITCH_EXACT are the same in any order: expected only one of "
+        "them");
+  const auto block = static_cast<std::size_t>(whole_number_of("TALWEG_SWITCH_BLOCK"));
+  if (const std::string wrong = live::wrong_block(block); !wrong.empty())
+    refuse("TALWEG_SWITCH_BLOCK: {}", wrong);
+  wish.block = static_cast<std::uint16_t>(block);
   wish.sparse = switch_sparse();
   if (wish.exact && wish.sparse == SwitchSparse::pairs)
     refuse(

@@ -1,6 +1,7 @@
 // Which switches a group is to have its all_reduces summed by, as options, settings and its network say it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,9 +36,11 @@ struct SwitchWish {
     live::Endpoint address;
     std::string from;  // "127.0.0.1:4711 (environment)", for people
   };
-  bool wanted = false;  // there is one, and no trees are named for all_reduce
-  bool always = false;  // whatever it costs
-  bool exact = false;   // floats come to the same bits in whatever order they come
+  bool wanted = false;      // there is one, and no trees are named for all_reduce
+  bool always = false;      // whatever it costs
+  bool exact = false;       // floats come to the same bits in whatever order they come
+  bool ordered = false;     // the same of those that come as they are, in the order of ranks
+  std::uint16_t block = 0;  // elements; 0: as the switch finds best
   SwitchSparse sparse = SwitchSparse::none;
   std::vector<At> at;    // each sums a part of every vector
   bool of_rack = false;  // other ranks may be at others, below the same one

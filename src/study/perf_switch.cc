@@ -116,6 +116,10 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
            how.exact ? "sums of --exact" : "sparse sums");
   if (perf.may_lose && (perf.may_lose_sender || perf.may_lose_call || !perf.servers.empty()))
     refuse("--may-lose-sender, --may-lose-call and --servers are of the ranks' own sums, without --switch");
+  if (const std::string wrong = live::wrong_block(how.block); !wrong.empty())
+    refuse("--switch-block: {}", wrong);
+  if (how.ordered && how.exact)
+    refuse("--ordered: sums of --exact are the same in any order: expected only one of them");
   check_sparse(how.sparse, perf.types, ranks);
   if (how.exact && how.sparse.by_pairs())
     refuse("--exact: pairs are summed as they come, and not exactly: expected --sparse-as blocks");
@@ -137,6 +141,8 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, co
   live::sit_down(options, static_cast<std::size_t>(group.rank()), all);
   options.join_deadline_ns =
       live::now_ns() + (perf.timeout.count() > 0 ? perf.timeout.count() * live::kMillisecondNs : kJoinNs);
+  options.ordered = how.ordered;
+  options.block = static_cast<std::uint16_t>(how.block);
   options.tolerant = perf.may_lose.value_or(0) > 0;
   options.key_from = "--switch-key-file";
   if (!how.key_file.empty())

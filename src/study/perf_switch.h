@@ -19,7 +19,9 @@ struct SwitchPerfOptions {
   // With the switch's key; empty: it has none. It is not the group's, which talweg run draws for each.
   std::string key_file;
   SparseShape sparse;
-  bool exact = false;  // float32 as integers of a common scale
+  bool exact = false;     // float32 as integers of a common scale
+  bool ordered = false;   // float32 in the order of ranks
+  std::size_t block = 0;  // elements; 0: as the switch finds best
 };
 
 // Blocks of all ranks in timed calls, of which a part may be missing.

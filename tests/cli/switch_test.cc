@@ -35,6 +35,7 @@ perf 2 -b 1M -e 1M --sparse-density 0.2 --overlap all -d bfloat16
 perf 3 -b 1M -e 1M --sparse-density 0.05 --sparse-run 1 --sparse-as pairs
 perf 2 -b 4 -e 1M -f 16 --sparse-as pairs
 perf 2 -b 1M -e 1M --sparse-density 0.05 --sparse-run 1 --sparse-as dense
+perf 3 -b 1M -e 1M --sparse-density 0.1 --switch-block 1000 --ordered
 perf 2 -b 4 -e 1M -f 512 --may-lose 0.1 -c 3 --json lost.json; grep lost_part lost.json
 "$TALWEG" switch status --listen $AT
 "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- sh -c '
@@ -47,17 +48,18 @@ wait $pid; echo ended $?; cat said prom)"));
   for (std::size_t at = 0;
        (at = outcome.out.find("# Out of bounds values : 0 OK\n", at)) != std::string::npos; ++at)
     ++right;
-  EXPECT_EQ(right, 9) << outcome.out << outcome.err;
+  EXPECT_EQ(right, 10) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("# switch: 2 threads x "));
   EXPECT_THAT(outcome.out, HasSubstr("# sparse: 0.1 of the blocks on each rank, overlap none: 0.2"));
   EXPECT_THAT(
       outcome.out,
       HasSubstr("# sparse: 0.05 of the elements on each rank, overlap random: 0.143 on any, as pairs"));
   EXPECT_THAT(outcome.out, HasSubstr(" on any, all of them sent"));
+  EXPECT_THAT(outcome.out, HasSubstr(" columns of 1000 elements"));
   EXPECT_THAT(outcome.out, HasSubstr(" 1024 elements of pairs, sparse"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\n# 1 MiB, switch: "), HasSubstr("\"lost_part\": 0"),
                                  HasSubstr("at most 10 % of a worker's")));
-  EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_opened_total 9\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_opened_total 10\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_failed_total 0\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\ndraining: 0 jobs are still there\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));

@@ -73,6 +73,51 @@ TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedForNorWhatIsZeroInThem) {
   }
 }
 
+TEST(Switched, BlocksAreAsLongAsIsAskedForAndSumsInTheOrderOfRanks) {
+  const live::Served served(counting());
+  const Variable sparse("TALWEG_SWITCH_SPARSE", "1"), block("TALWEG_SWITCH_BLOCK", "1000"),
+      ordered("TALWEG_SWITCH_ORDERED", "1");
+  constexpr std::size_t kCount = 1'000'000;
+  std::uint64_t sent = 0;
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        EXPECT_THAT(switch_line(group), ::testing::ContainsRegex("sums?, in order, sparse"));
+        group.barrier();
+        const std::uint64_t before = blocks_of(served);
+        group.barrier();
+        std::vector<float> data(kCount, 0.0F);
+        // Two ends of a row of each rank, and rows that all have, whose sums are others in another order.
+        const std::size_t mine = 7'000 * (static_cast<std::size_t>(group.rank()) + 1);
+        data[mine] = data[mine + 999] = 1;
+        constexpr std::size_t kRows = 30, kFirst = 500'000, kRow = 1000;
+        for (std::size_t row = 0; row < kRows; ++row)
+          data[kFirst + row * kRow] = group.rank() == 2 ? 1.0F : 0x1p-24F;
+        group.all_reduce(data.data(), data.data(), kCount, DataType::f32, ReduceOp::sum);
+        EXPECT_EQ(data[7'000] + data[7'999] + data[21'000] + data[21'999], 4);
+        for (std::size_t row = 0; row < kRows; ++row) EXPECT_EQ(data[kFirst + row * kRow], 1.0F + 0x1p-23F);
+        if (group.rank() == 0) sent = blocks_of(served) - before;
+        group.barrier();
+      },
+      through(at(served)));
+  EXPECT_EQ(sent, 31U * kRanks);
+}
+
+TEST(Switched, SettingsThatCannotBeAreRefusedInOneLine) {
+  const auto join = [] {
+    run_ranks(
+        2, [](Group&) {}, through("127.0.0.1:4711"));
+  };
+  {
+    const Variable block("TALWEG_SWITCH_BLOCK", "100");
+    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(HasSubstr(
+                          "TALWEG_SWITCH_BLOCK: a block has a multiple of 8 elements, and no more than")));
+  }
+  const Variable exact("TALWEG_SWITCH_EXACT", "1"), ordered("TALWEG_SWITCH_ORDERED", "1");
+  EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(HasSubstr("TALWEG_SWITCH_ORDERED: sums of")));
+}
+
 // "; chosen: 1 dense, 0 blocks, 5 pairs, 0 by trees"
 std::vector<int> chosen(const Group& group) {
   std::vector<int> counts(4, -1);

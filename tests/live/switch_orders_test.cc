@@ -26,7 +26,12 @@ TEST(SwitchOrders, RefusesInOneLineWhoCannotJoin) {
   expect_error(joins(served.worker(0, 1, "two words")), ErrorCode::invalid_argument, "a job's name has");
   SwitchClientOptions large = served.worker(0, 1);
   large.block = 30'000;
-  expect_error(joins(large), ErrorCode::invalid_argument, "a block of 30000 elements does not fit");
+  expect_error(joins(large), ErrorCode::invalid_argument,
+               "a block has a multiple of 8 elements, and no more than 16360: not 30000");
+  large.block = 8'000;
+  expect_error(joins(large), ErrorCode::invalid_argument, "a block of 8000 elements does not fit");
+  large.block = 13;
+  expect_error(joins(large), ErrorCode::invalid_argument, "not 13");
 
   expect_none(run(all(served, 2), [&](SwitchClient& client, std::uint16_t number) {
     sum_and_check(client, number, 2, 1, {10});

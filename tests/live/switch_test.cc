@@ -105,6 +105,28 @@ TEST(Switch, BlocksOfSparseVectorsThatAreZeroDoNotTravel) {
   }));
 }
 
+// As long as rows of a table, say; where sums are ordered, of three numbers that come to something else where
+// the last one is not added last.
+TEST(Switch, HasBlocksOfAnyMultipleOfEightThatADatagramHoldsAndSumsInOrder) {
+  const Served served;
+  for (const std::uint16_t block : std::initializer_list<std::uint16_t>{8, 24, 1000, 4000}) {
+    auto workers = all(served, 3);
+    for (SwitchClientOptions& w : workers) {
+      w.block = block;
+      w.ordered = true;
+    }
+    expect_none(run(workers, [&](SwitchClient& client, std::uint16_t number) {
+      EXPECT_EQ(client.terms().block, block);
+      for (const Case& c : kCases) sum_and_check(client, number, 3, 7, c);
+      constexpr float kSmall = 0x1p-24F;
+      std::vector<float> data(50'000, number == 2 ? 1.0F : kSmall);
+      const auto bytes = std::as_writable_bytes(std::span(data));
+      client.all_reduce({bytes.data(), bytes.data(), bytes.size(), bytes.size()}, soon());
+      EXPECT_EQ(data, std::vector<float>(data.size(), 1.0F + 2 * kSmall));
+    }));
+  }
+}
+
 TEST(Switch, KeepsJobsApart) {
   const Served served;
   std::vector<std::thread> jobs;

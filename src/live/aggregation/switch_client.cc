@@ -58,6 +58,12 @@ SwitchClientOptions resolved(SwitchClientOptions options) {
 
 }  // namespace
 
+std::string wrong_block(std::size_t elements) {
+  constexpr std::size_t kMost = wire::kMaxDatagramPayload / 4 / 8 * 8;
+  if (elements % 8 == 0 && elements <= kMost) return {};
+  return fmt::format("a block has a multiple of 8 elements, and no more than {}: not {}", kMost, elements);
+}
+
 std::uint64_t switch_number(const Endpoint& address, const std::string& host) {
   const std::string at = resolve_host(address.host);
   std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a
@@ -118,6 +124,7 @@ SwitchClient::SwitchClient(const SwitchClientOptions& options)
       receiver_(socket_, options.receive) {
   if (!wire::is_job_name(options.job))
     refuse("a job's name has 1 to {} printable characters without blanks", wire::kMaxJobName);
+  if (const std::string wrong = wrong_block(options.block); !wrong.empty()) refuse("{}: {}", where_, wrong);
   if (!options.key && !is_loopback(options_.address.host))
     refuse("{}: a switch that is not on loopback has a key, and its workers hold the same one: give it in {}",
            where_, options_.key_from);

@@ -40,7 +40,7 @@ struct SwitchClientOptions {
   // how many workers all of them have; the same for all workers of this one.
   std::uint16_t rack = 0, racks = 1;
   std::uint16_t all_workers = 0;  // 0: `workers`
-  std::uint16_t block = 0;        // elements, the same for all workers; 0: as the switch finds best
+  std::uint16_t block = 0;        // elements, see wrong_block(); the same for all workers
   bool ordered = false;           // floats are summed in the order of workers: the same bits in every run
   // A part of sums may be missing, as SwitchVector::tolerance says of each; the same for all workers. Not
   // where there are several racks.
@@ -57,6 +57,10 @@ struct SwitchClientOptions {
   UdpSender::SendCall send;  // these two for tests
   UdpReceiver::ReceiveCall receive;
 };
+
+// Why blocks cannot have so many elements; empty: they can, where datagrams hold them, or it is 0, which
+// stands for as many as the switch finds best.
+std::string wrong_block(std::size_t elements);
 
 // Of a switch, for sit_down(): its own for each address, and at loopback for each host.
 std::uint64_t switch_number(const Endpoint& address, const std::string& host);
