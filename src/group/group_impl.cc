@@ -141,8 +141,8 @@ void GroupImpl::enter(Start& start) {
   plan_held();  // those that have failed hold up nothing
   std::string refusal;
   if (shared && held_.empty() && !losses_.open()) try {
-      operation.plan =
-          with_switch(plan_for(call, start.request), operation.operands.type, operation.signature.reduction);
+      operation.plan = with_switch(plan_for(call, start.request), operation.operands.type,
+                                   operation.signature.reduction, operation.priority);
     } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
     }
@@ -160,10 +160,11 @@ void GroupImpl::enter(Start& start) {
   if (known && shared) begin_paced(*start.work, *operation.plan);
   const DataType type = operation.operands.type;
   const ReduceOp reduction = operation.signature.reduction;
+  const int priority = operation.priority;
   session_.start(std::move(operation));
   if (adaptation_) adaptation_->count(start.request);
   if (!known && session_.waits_for_plan(call))
-    held_.push_back({call, std::move(start.request), start.work, type, reduction});
+    held_.push_back({call, std::move(start.request), start.work, type, reduction, priority});
 }
 
 WorkPtr GroupImpl::start_message(const Call& call) {

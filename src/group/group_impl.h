@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -156,7 +157,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void begin_paced(WorkImpl& work, const protocol::Plan& plan);
   // In group_switch.cc: the plan by which a call may go through the switch; `trees` where it never does.
   std::shared_ptr<const protocol::Plan> with_switch(std::shared_ptr<const protocol::Plan> trees,
-                                                    DataType type, ReduceOp reduction);
+                                                    DataType type, ReduceOp reduction, int priority);
   bool switch_serves(const forest::Request& request, DataType type) const;
   // What the switch takes for the trees' vector (votes alone, where it serves always and was not measured);
   // none where the trees are taken. `least`: for one that is zero, where its form is chosen.
@@ -218,6 +219,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
     std::shared_ptr<WorkImpl> work;
     DataType type = DataType::u8;
     ReduceOp reduction = ReduceOp::sum;
+    int priority = 0;
   };
   std::deque<Held> held_;
   steer::WordParts word_;  // of rank 0's, as far as it is here
@@ -233,7 +235,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
 
   std::shared_ptr<SwitchStreams> switch_;
   // Plans by which calls may go through it, by those of their trees, while what is known of it stays.
-  using SwitchPlans = std::map<std::pair<const protocol::Plan*, wire::AggregationFormat>,
+  using SwitchPlans = std::map<std::tuple<const protocol::Plan*, wire::AggregationFormat, bool>,
                                std::shared_ptr<const protocol::StreamPlan>>;
   SwitchPlans switch_plans_;
   std::uint64_t switch_lives_ = 0;

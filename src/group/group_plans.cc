@@ -101,7 +101,7 @@ void GroupImpl::plan_held() {
     if (!session_.waits_for_plan(next.call)) continue;  // it has failed
     std::shared_ptr<const protocol::Plan> plan;
     try {
-      plan = with_switch(plan_for(next.call, next.request), next.type, next.reduction);
+      plan = with_switch(plan_for(next.call, next.request), next.type, next.reduction, next.priority);
     } catch (const std::exception& e) {
       session_.abort(e.what());  // what was planned with a node has no plan without it
       break;

@@ -53,7 +53,8 @@ void GroupImpl::use_switch(const SwitchWish& wish) {
 }
 
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
-                                                             DataType type, ReduceOp reduction) {
+                                                             DataType type, ReduceOp reduction,
+                                                             int priority) {
   if (switch_ == nullptr || trees == nullptr) return trees;
   const auto format = switch_->format_of(type);
   // All ranks find the same so far.
@@ -67,7 +68,7 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
     switch_for_ = chooser_.model();
     votes_seconds_ = find_votes_seconds(*switch_for_);
   }
-  auto& plan = switch_plans_[{trees.get(), *format}];
+  auto& plan = switch_plans_[{trees.get(), *format, priority > 0}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
   if (plan == nullptr) {
     const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_, true).has_value();
@@ -76,7 +77,8 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
     const forest::Request& request = trees->forest->request;
     const bool absent = !wanted && !switch_->estimate(static_cast<std::size_t>(request.counts[0]),
                                                       static_cast<std::size_t>(request.element_size));
-    plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices, absent);
+    plan =
+        protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices, absent, priority > 0);
   }
   return plan;
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 namespace talweg::group {
@@ -71,41 +72,85 @@ struct SwitchStreams::Split : QueuedSum {
     bool empty = false;  // has nothing to sum
   };
   std::vector<Part> parts;
+  std::vector<Part> other;  // until it is chosen: in the line of calls with a priority
+  std::uint32_t other_life = 0;
 };
 
 SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
                              const std::function<void()>& changed)
-    : always_(wish.always), sparse_(wish.sparse), equal_(wish.exact), chooser_(place.size) {
-  for (const SwitchWish::At& at : wish.at) {
-    SwitchStream::Place own = place;
+    : wish_(wish),
+      place_(place),
+      log_(log),
+      changed_(changed),
+      always_(wish.always),
+      sparse_(wish.sparse),
+      equal_(wish.exact),
+      chooser_(place.size) {
+  open(streams_, place.job);
+}
+
+void SwitchStreams::open(Streams& streams, const std::string& job) const {
+  for (const SwitchWish::At& at : wish_.at) {
+    SwitchStream::Place own = place_;
+    own.job = job;
     // Two of the addresses may be those of one switch.
-    if (wish.at.size() > 1) own.job += fmt::format("-{}", streams_.size());
-    streams_.push_back(std::make_unique<SwitchStream>(wish, at, std::move(own), log, changed));
+    if (wish_.at.size() > 1) own.job += fmt::format("-{}", streams.size());
+    streams.push_back(std::make_unique<SwitchStream>(wish_, at, std::move(own), log_, changed_));
+  }
+}
+
+// Those that were made stay where others cannot be: their threads may wait for who has called this.
+void SwitchStreams::open_urgent() {
+  if (std::exchange(urgent_tried_, true)) return;
+  try {
+    open(urgent_, place_.job + "-urgent");
+  } catch (const std::system_error& e) {  // no thread, say
+    log_.log(LogLevel::warn, "plan", "calls with a priority wait for others at the switch: {}", e.what());
   }
 }
 
 void SwitchStreams::stop() {
-  for (const auto& stream : streams_) stream->halt();
-  for (const auto& stream : streams_) stream->stop();
+  for (const Streams* const streams : {&streams_, &urgent_})
+    for (const auto& stream : *streams) stream->halt();
+  for (const Streams* const streams : {&streams_, &urgent_})
+    for (const auto& stream : *streams) stream->stop();
 }
 
-std::shared_ptr<QueuedSum> SwitchStreams::line_up() {
+std::shared_ptr<QueuedSum> SwitchStreams::line_up(bool urgent) {
   auto split = std::make_shared<Split>();
-  for (std::uint32_t i = 0; i < streams_.size(); ++i) {
-    SwitchStream& stream = *streams_[i];
-    auto [part, cost] = stream.line_up();
-    if (part == nullptr) continue;
-    split->life = streams_.size() == 1 ? part->life : mixed(mixed(split->life, i), part->life);
-    split->parts.push_back({&stream, std::move(part), share_of(cost)});
+  const auto line_up_at = [&](const Streams& streams, std::vector<Split::Part>& parts) {
+    std::uint32_t life = 0;
+    for (std::uint32_t i = 0; i < streams.size(); ++i) {
+      SwitchStream& stream = *streams[i];
+      auto [part, cost] = stream.line_up();
+      if (part == nullptr) continue;
+      life = streams.size() == 1 ? part->life : mixed(mixed(life, i), part->life);
+      parts.push_back({&stream, std::move(part), share_of(cost)});
+    }
+    return life;
+  };
+  split->life = line_up_at(streams_, split->parts);
+  if (!enough(split->parts.size())) {
+    pass(*split);
+    return nullptr;
   }
-  if (enough(split->parts.size())) return split;
-  pass(*split);
-  return nullptr;
+  if (!urgent || chooses_forms()) return split;
+  open_urgent();
+  split->other_life = line_up_at(urgent_, split->other);
+  if (!enough(split->other.size())) pass_other(*split);
+  return split;
+}
+
+// It is made by what is left.
+void SwitchStreams::pass_other(Split& split) {
+  for (const Split::Part& part : split.other) part.stream->pass(*part.sum);
+  split.other.clear();
+  split.other_life = 0;
 }
 
 SwitchStreams::Said SwitchStreams::say(const QueuedSum& sum, const protocol::SumTask& task,
                                        const protocol::SumPrices& prices) {
-  if (!chooses_forms()) return {sum.life, 0, {}};
+  if (!chooses_forms()) return {sum.life, static_cast<const Split&>(sum).other_life, {}};
   const std::uint32_t terms =
       mixed(mixed(sum.life, bits_of(prices.trees_seconds)), bits_of(prices.links_seconds));
   const protocol::VectorSample sample =
@@ -113,14 +158,20 @@ SwitchStreams::Said SwitchStreams::say(const QueuedSum& sum, const protocol::Sum
   return {terms, chooser_.word(task, sample), sample};
 }
 
-std::optional<SumForm> SwitchStreams::choose(const QueuedSum& sum, const protocol::SumTask& task,
+std::optional<SumForm> SwitchStreams::choose(QueuedSum& sum, const protocol::SumTask& task,
                                              std::span<const std::uint32_t> words,
                                              const protocol::SumPrices& prices) {
+  auto& split = static_cast<Split&>(sum);
+  if (split.other_life != 0 && !mark_.inherited()) {
+    const auto same = [&](std::uint32_t word) { return word == split.other_life; };
+    if (std::ranges::all_of(words, same)) std::swap(split.parts, split.other);
+    pass_other(split);
+  }
   if (sparse_ == SwitchSparse::none) return SumForm::dense;
   if (sparse_ == SwitchSparse::pairs && task.format == wire::AggregationFormat::f32) return SumForm::pairs;
   if (!chooses_forms()) return SumForm::blocks;
   std::vector<Share> shares;
-  for (const Split::Part& part : static_cast<const Split&>(sum).parts) shares.push_back(part.share);
+  for (const Split::Part& part : split.parts) shares.push_back(part.share);
   const auto seconds = [&](SumForm form, const protocol::Held& held) {
     const Estimate all = slowest(shares, task.bytes / wire::element_bytes(task.format),
                                  [&](const SwitchStream::Cost& cost, std::size_t elements) {
@@ -159,14 +210,18 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
 
 void SwitchStreams::pass(QueuedSum& sum) {
   if (mark_.inherited()) return;
-  for (const Split::Part& part : static_cast<Split&>(sum).parts) part.stream->pass(*part.sum);
+  auto& split = static_cast<Split&>(sum);
+  for (const Split::Part& part : split.parts) part.stream->pass(*part.sum);
+  pass_other(split);
 }
 
 void SwitchStreams::abandon(QueuedSum& sum) {
   if (mark_.inherited()) return;
-  const auto& parts = static_cast<Split&>(sum).parts;
+  const auto& split = static_cast<const Split&>(sum);
+  const auto& parts = split.parts;
   for (const Split::Part& part : parts)
     if (!part.empty) part.stream->abandon(*part.sum);
+  for (const Split::Part& part : split.other) part.stream->abandon(*part.sum);
   for (const Split::Part& part : parts)
     if (const protocol::SumTask& task = part.sum->task; part.sum->kept != nullptr)
       std::memcpy(task.out, part.sum->kept.get(), task.bytes);
@@ -232,6 +287,7 @@ std::optional<wire::AggregationFormat> SwitchStreams::format_of(DataType type) c
 std::string SwitchStreams::describe() const {
   std::string text;
   for (const auto& stream : streams_) text += (text.empty() ? "" : "; ") + stream->describe();
+  for (const auto& stream : urgent_) text += "; of calls with a priority: " + stream->describe();
   if (!chooses_forms()) return text;
   text += "; chosen:";
   const auto& chosen = chooser_.chosen();
@@ -242,7 +298,8 @@ std::string SwitchStreams::describe() const {
 
 SwitchStream::Traffic SwitchStreams::traffic() const {
   SwitchStream::Traffic all;
-  for (const auto& stream : streams_) all += stream->traffic();
+  for (const Streams* const streams : {&streams_, &urgent_})
+    for (const auto& stream : *streams) all += stream->traffic();
   return all;
 }
 

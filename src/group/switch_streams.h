@@ -4,6 +4,11 @@
 //
 // What is said of a sum in a vote, life and number, stands for those of all its parts.
 //
+// Each switch makes one sum after the other. So those of calls with a priority have a second job at each,
+// from the first of them on, with an order of its own: they never wait for others. A rank that gives a call a
+// priority has it in both lines, and says so in its word; where all say the same it is made in the second
+// one, and passed in the first, else the other way round. Not where forms are chosen, which need the word.
+//
 // Locks: as of SwitchStream; all that is called of a sum is called under the World's lock.
 #pragma once
 
@@ -32,11 +37,11 @@ class SwitchStreams final : public protocol::SumStream {
                 const std::function<void()>& changed);
   void stop();  // as SwitchStream::stop, of all
 
-  std::shared_ptr<protocol::QueuedSum> line_up() override;
+  std::shared_ptr<protocol::QueuedSum> line_up(bool urgent) override;
   // Of forms that are not chosen there is nothing to say but the life.
   Said say(const protocol::QueuedSum& sum, const protocol::SumTask& task,
            const protocol::SumPrices& prices) override;
-  std::optional<protocol::SumForm> choose(const protocol::QueuedSum& sum, const protocol::SumTask& task,
+  std::optional<protocol::SumForm> choose(protocol::QueuedSum& sum, const protocol::SumTask& task,
                                           std::span<const std::uint32_t> words,
                                           const protocol::SumPrices& prices) override;
   void learn(const protocol::SumTask& task, const protocol::VectorSample& sample) override;
@@ -72,12 +77,22 @@ class SwitchStreams final : public protocol::SumStream {
   using SecondsOf = std::function<double(const SwitchStream::Cost& cost, std::size_t elements)>;
   static Estimate slowest(std::span<const Share> shares, std::size_t elements, const SecondsOf& seconds_of);
   Share share_of(const SwitchStream::Cost& cost) const;
+  using Streams = std::vector<std::unique_ptr<SwitchStream>>;
+  void open(Streams& streams, const std::string& job) const;
+  void open_urgent();
+  static void pass_other(Split& split);
   bool enough(std::size_t there) const;
   const live::ForkMark mark_;  // in a forked child others' threads may hold the locks, for ever
+  const SwitchWish wish_;
+  const SwitchStream::Place place_;
+  const Logger log_;
+  const std::function<void()> changed_;
   const bool always_;
   const SwitchSparse sparse_;
   const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
-  std::vector<std::unique_ptr<SwitchStream>> streams_;
+  Streams streams_;
+  Streams urgent_;  // of calls with a priority; empty: there was none yet
+  bool urgent_tried_ = false;
   protocol::FormChooser chooser_;
 };
 

@@ -22,11 +22,11 @@ using Vector = std::vector<std::int32_t>;
 
 class Stream : public SumStream {
  public:
-  std::shared_ptr<QueuedSum> line_up() override { return queue.line_up(); }
+  std::shared_ptr<QueuedSum> line_up(bool /*urgent*/) override { return queue.line_up(); }
   Said say(const QueuedSum& sum, const SumTask&, const SumPrices&) override {
     return {sum.life + other_terms, word, {8, word, {}}};
   }
-  std::optional<SumForm> choose(const QueuedSum&, const SumTask&, std::span<const std::uint32_t> words,
+  std::optional<SumForm> choose(QueuedSum&, const SumTask&, std::span<const std::uint32_t> words,
                                 const SumPrices& prices) override {
     heard.assign(words.begin(), words.end());
     trees_seconds = prices.trees_seconds;

@@ -20,7 +20,7 @@ std::unique_ptr<Transfer> StreamPlan::make_transfer(BufferPool& pool) const {
 std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
                                                    std::shared_ptr<SumStream> stream,
                                                    wire::AggregationFormat format, bool wanted,
-                                                   const SumPrices& prices, bool absent) {
+                                                   const SumPrices& prices, bool absent, bool urgent) {
   auto plan = std::make_shared<StreamPlan>();
   static_cast<Plan&>(*plan) = *trees;
   // Votes tell all ranks.
@@ -32,6 +32,7 @@ std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> t
   plan->wanted = wanted;
   plan->prices = prices;
   plan->absent = absent;
+  plan->urgent = urgent;
   return plan;
 }
 
@@ -48,7 +49,7 @@ void StreamRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
 
 void StreamRun::begin(Actions& actions) {
   phase_ = Phase::line;
-  if (plan_->wanted) sum_ = plan_->stream->line_up();
+  if (plan_->wanted) sum_ = plan_->stream->line_up(plan_->urgent);
   if (sum_ == nullptr) {
     vote(vote_failed, 0, actions);
     go_by_trees(actions);

@@ -40,6 +40,7 @@ struct StreamPlan : Plan {
   wire::AggregationFormat format = wire::AggregationFormat::f32;
   bool wanted = true;   // by this rank
   bool absent = false;  // it is not, as there is no stream now
+  bool urgent = false;  // as SumStream::line_up
   SumPrices prices;
 };
 // `trees` is the plan of an all_reduce of at least one element. Where one rank has such a plan for a call all
@@ -47,7 +48,8 @@ struct StreamPlan : Plan {
 std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
                                                    std::shared_ptr<SumStream> stream,
                                                    wire::AggregationFormat format, bool wanted,
-                                                   const SumPrices& prices = {}, bool absent = false);
+                                                   const SumPrices& prices = {}, bool absent = false,
+                                                   bool urgent = false);
 
 class StreamRun : public Transfer {
  public:

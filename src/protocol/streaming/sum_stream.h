@@ -3,7 +3,7 @@
 // n-th sum of a life is the n-th on all ranks. What breaks that order ends the life: StreamRun asks, and
 // goes on by trees.
 //
-//   auto sum = stream.line_up();           // null: there is none now
+//   auto sum = stream.line_up(urgent);     // null: there is none now
 //   const auto said = stream.say(*sum, task, prices);                  // for all ranks
 //   task.form = stream.choose(*sum, task, words, prices);              // by what all of them say; or trees
 //   stream.go(*sum, task);                 // all ranks have it in line, of the same life
@@ -52,11 +52,12 @@ class SumStream {
     VectorSample sample;
   };
   virtual ~SumStream() = default;
-  virtual std::shared_ptr<QueuedSum> line_up() = 0;
+  // `urgent`: it should not wait for those that are not. It does not where all ranks say so.
+  virtual std::shared_ptr<QueuedSum> line_up(bool urgent) = 0;
   // What all ranks are told of it before it is summed, and from what that is.
   virtual Said say(const QueuedSum& sum, const SumTask& task, const SumPrices& prices) = 0;
   // `words` of all ranks, which have the same terms. Empty: by trees. All ranks come to the same.
-  virtual std::optional<SumForm> choose(const QueuedSum& sum, const SumTask& task,
+  virtual std::optional<SumForm> choose(QueuedSum& sum, const SumTask& task,
                                         std::span<const std::uint32_t> words, const SumPrices& prices) = 0;
   // The sum is in task.out, by whichever way; divided or not, but not by so much that it is zero.
   virtual void learn(const SumTask& task, const VectorSample& sample) = 0;
