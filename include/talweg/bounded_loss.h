@@ -131,8 +131,9 @@ class BoundedSums {
   // pass between the ranks' hosts: where it is less than their MTU, packets become smaller, and where none
   // pass between two of them, calls go over the group's connections and lose nothing (LossReport::exact).
   // Either is logged, as a warning, and found out after a second; else it takes a few round trips. Shares the
-  // group's connections, and may outlive it. Throws Error: invalid_argument (options), mismatch (ranks have
-  // other options; on every rank), system (no socket), and what a collective throws.
+  // group's connections, and may outlive it; Group::abort ends these sums as well. Throws Error:
+  // invalid_argument (options), mismatch (ranks have other options; on every rank), system (no socket), and
+  // what a collective throws.
   static std::shared_ptr<BoundedSums> make(Group& group, const BoundedLossOptions& options = {});
   virtual ~BoundedSums() = default;
 
@@ -140,8 +141,9 @@ class BoundedSums {
   // other gets an invalid_argument at once, of which the other ranks hear nothing. Throws Error:
   // invalid_argument (a call that can never work; the other ranks get a mismatch), mismatch (count, type or
   // reduction differ by rank: on every rank, before any buffer is written; the next call may be right),
-  // timeout and peer_failed (who is missing), aborted (why another rank has given up). After the latter three
-  // these sums are of no use any more on any rank; the group is.
+  // timeout and peer_failed (who is missing), aborted (why another rank has given up, or who has aborted the
+  // group). After the latter three these sums are of no use any more on any rank; the group is, unless it was
+  // aborted.
   virtual LossReport all_reduce(const BoundedCall& call) = 0;
 
   // The first half of an all_reduce: each rank's data go to who sums them, with all that is said above of

@@ -178,7 +178,8 @@ class Group {
   // value is out of range; when a call fails in the middle, the group is aborted.
   virtual std::string probe(const ProbeOptions& = {}) = 0;
 
-  // Fails everything in flight and every later call, here and on all other ranks, with Error{aborted}.
+  // Fails everything in flight and every later call, here and on all other ranks, with Error{aborted}; also
+  // calls of BoundedSums that were made of this group, not those of groups that were split from it.
   virtual void abort(const std::string& why) = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
 

@@ -304,6 +304,8 @@ LossReport Sums::begin(Kind kind, const BoundedCall& call) {
 
 LossReport Sums::reduce_alone(const BoundedCall& call) {
   if (broken_) throw Error(*broken_);
+  if (size() == 1)  // else it is found out where ranks agree on the call
+    if (const auto aborted = group_->failure_of(rank())) throw Error(*aborted);
   ++calls_;
   std::optional<Sum> sum;
   try {
@@ -574,8 +576,10 @@ std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions
   check_options(options, group.size());
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
+  auto* const whole = dynamic_cast<GroupImpl*>(&group);
   auto own = std::dynamic_pointer_cast<GroupImpl>(group.split(ranks));
-  if (!own) refuse("bounded loss: expected a group that was joined with Group::join");
+  if (whole == nullptr || !own) refuse("bounded loss: expected a group that was joined with Group::join");
+  whole->abort_too(own);
   return std::make_shared<Sums>(std::move(own), options, seams);
 }
 

@@ -274,8 +274,20 @@ void GroupImpl::agree_on(std::span<const int> ranks, std::uint32_t id) {
 }
 
 void GroupImpl::abort(const std::string& why) {
+  std::vector<std::shared_ptr<GroupImpl>> others;  // the last of one is let go of without the lock
   auto guard = world_->lock();
   session_.abort(why);
+  for (const auto& other : aborted_too_)
+    if (others.push_back(other.lock()); others.back()) others.back()->session_.abort(why);
+  world_->submit(std::move(guard), true);
+}
+
+void GroupImpl::abort_too(const std::shared_ptr<GroupImpl>& other) {
+  auto guard = world_->lock();
+  std::erase_if(aborted_too_, [](const auto& known) { return known.expired(); });
+  aborted_too_.push_back(other);
+  // Where that was aborted a moment ago, who is in a call of the other one would wait in vain.
+  if (const auto& broken = session_.broken()) other->session_.abort(broken->text);
   world_->submit(std::move(guard), true);
 }
 

@@ -90,6 +90,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::shared_ptr<GroupImpl> part(std::span<const int> ranks, std::uint32_t id,
                                   std::chrono::milliseconds timeout);
   void agree_on(std::span<const int> ranks, std::uint32_t id);
+  // Who aborts this group aborts that one too, as long as it is there: it does a part of this one's work.
+  void abort_too(const std::shared_ptr<GroupImpl>& other);
 
   const std::string& address() const { return world_->address(); }
   // By rank: the number of its host. Rank 0's is 0.
@@ -200,6 +202,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   protocol::Session session_;
   std::atomic<std::int64_t> timeout_ns_;
   std::uint32_t splits_ = 0;
+  std::vector<std::weak_ptr<GroupImpl>> aborted_too_;
   observe::Recorder recorder_;
   std::int64_t next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t recorded_ns_ = 0;  // when the record was written last

@@ -121,6 +121,74 @@ TEST(BoundedGroups, NameRanksByTheirNumbersInThemAndLeaveOthersAlone) {
   });
 }
 
+// While they are in a call whose data never arrive, or wait for a rank that does not come.
+TEST(BoundedGroups, EndOnAllRanksWhenTheGroupTheyWereMadeOfIsAborted) {
+  constexpr std::size_t kCount = 100'000;
+  constexpr std::chrono::seconds kLong{60};
+  for (const bool comes : {true, false})
+    for (const bool push : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (comes ? "in a " : "before a ") << (push ? "push" : "all_reduce"));
+      std::atomic<bool> loses{false};
+      std::atomic<std::uint64_t> lost{0};
+      run_ranks(3, [&](Group& whole) {
+        const auto part = whole.split(std::vector<int>{2, 1, 0});
+        BoundedSeams seams = lossy(0, 1);
+        seams.send = [&, forward = seams.send](int fd, mmsghdr* messages, unsigned n) {
+          if (!loses) return forward(fd, messages, n);
+          lost += n;
+          return static_cast<int>(n);
+        };
+        BoundedLossOptions options;
+        if (push) options.servers = {0};
+        const auto sums = make_bounded(*part, options, seams);
+        const auto others = make_bounded(whole, {}, {});
+        const auto alone = BoundedSums::make(*whole.split(std::vector<int>{whole.rank()}));
+        std::vector<float> in(kCount), out(kCount);
+        const auto call = [&](BoundedSums& of) {
+          const BoundedCall what{.in = in.data(), .out = out.data(), .count = kCount, .timeout = kLong};
+          return error_of([&] {
+            if (&of == sums.get() && push)
+              of.push(what);
+            else
+              of.all_reduce(what);
+          });
+        };
+        whole.barrier();
+        loses = true;
+        const bool aborts = part->rank() == 1;
+        std::thread aborting;
+        if (aborts)
+          aborting = std::thread([&] {
+            while (comes && lost == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            part->abort("enough");
+          });
+        const auto says_so = AllOf(HasSubstr("aborted: bounded "), HasSubstr("#1 of 100000 f32 on rank"),
+                                   HasSubstr(": rank 1 ("), HasSubstr("aborted the group: enough"));
+        if (comes || !aborts) {
+          EXPECT_THAT(call(*sums), says_so);
+        }
+        if (aborts) aborting.join();
+        EXPECT_THAT(call(*sums), says_so) << "and every later one";
+        whole.barrier();
+        loses = false;
+        EXPECT_EQ(call(*others), "nothing was thrown") << "they are of another group";
+        EXPECT_EQ(call(*alone), "nothing was thrown");
+        whole.barrier();
+      });
+    }
+}
+
+TEST(BoundedGroups, OfOneRankEndWhenTheGroupTheyWereMadeOfIsAborted) {
+  run_ranks(1, [](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    float x = 1;
+    const auto call = [&] { sums->all_reduce({.in = &x, .out = &x, .count = 1}); };
+    EXPECT_EQ(error_of(call), "nothing was thrown");
+    group.abort("enough");
+    EXPECT_THAT(error_of(call), AllOf(HasSubstr("aborted: "), HasSubstr("aborted the group: enough")));
+  });
+}
+
 // While an urgent call sends 4 MiB, little leaves of four sums that are under way, and none of them ends: as
 // their equal it would have a fifth of what leaves. Whether other threads let it leave at once is up to the
 // system: of some tries one has to. `make`: of each rank, from its group what it does with the buffer; rank 0

@@ -211,7 +211,7 @@ class Group:
         The five from droppable to back_first may differ by rank. Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
     def abort(self, why: str) -> None:
         """Fails everything in flight and every later call, here and on all other ranks, with Error "aborted", which has `why`
-        in its text."""
+        in its text; also calls of bounded_sums() of this group."""
     def set_timeout(self, timeout: float | timedelta) -> None:
         """The deadline of later calls that have none of their own: more than 0 and up to 1e9 seconds, or a timedelta. Raises
         Error "invalid_argument" for other values."""
