@@ -39,8 +39,6 @@ class AdaptiveDeadline {
   static constexpr double kLeastPart = 0.1, kMostPart = 0.5;
   static constexpr double kLessPart = 0.9;  // times so much
   static constexpr double kHighLoss = 1e-3, kLowLoss = 1e-4;
-  // A transfer that has taken so many times as long as the slowest of the warm-up will not end.
-  static constexpr std::int64_t kPatience = 10;
 
   // Believed of one transfer: more than any network takes, and no sum of these overflows.
   static constexpr std::uint64_t kMostTookNs = 3'600'000'000'000, kMostLostPpm = 1'000'000;
@@ -74,8 +72,6 @@ class AdaptiveDeadline {
   double part() const { return part_; }
   // Once it is warm. Never more than the warm-up's slow ones took.
   std::int64_t linger_ns() const { return std::min(slow_ns_, static_cast<std::int64_t>(part_ * mean_ns_)); }
-  // From the beginning of a transfer until it has failed.
-  std::int64_t deadline_ns() const { return kPatience * slow_ns_; }
 
  private:
   void learn() {

@@ -275,8 +275,7 @@ TEST(AdaptiveDeadline, LearnsFromTheFirstTransfersAndFollows) {
     end(times, (i * 7 % 20 + 1) * kMs, 0);
   }
   ASSERT_TRUE(times.is_warm());
-  EXPECT_EQ(times.deadline_ns(), 190 * kMs);  // ten times the second slowest
-  EXPECT_EQ(times.linger_ns(), 1'050'000);    // a tenth of the mean
+  EXPECT_EQ(times.linger_ns(), 1'050'000);  // a tenth of the mean
   for (int i = 0; i < 5; ++i) end(times, 10 * kMs, 2'000);
   EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kMostPart);
   const std::int64_t most = times.linger_ns();
