@@ -191,8 +191,8 @@ TEST(Udp, WhereOffloadIsRefusedEverythingLeavesOneByOneFromThenOn) {
 }
 
 TEST(Udp, WhereClassesAreRefusedDatagramsLeaveWithoutThem) {
-  Way way(UdpAddress("127.0.0.1:0"), [&](int fd, mmsghdr* m, unsigned n) {
-    return classed(m[0]) ? fail_with(EINVAL) : ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+  Way way(UdpAddress("127.0.0.1:0"), [&](int fd, mmsghdr* m, unsigned) {
+    return classed(m[0]) ? fail_with(EINVAL) : ::sendmmsg(fd, m, 1, MSG_DONTWAIT);
   });
   for (int i = 0; i < 20; ++i) way.send(1000 - static_cast<std::size_t>(i));
   for (int i = 0; i < 20; ++i) way.send(500);
@@ -204,6 +204,36 @@ TEST(Udp, WhereClassesAreRefusedDatagramsLeaveWithoutThem) {
   EXPECT_THAT(
       classes_refused(way.sender.statistics()),
       ::testing::HasSubstr("refuses DSCP and ECN of datagrams (Invalid argument): they travel in one"));
+}
+
+// As often in a row as says nothing yet; then one is taken with its class, and all begins anew.
+TEST(Udp, RefusalsThatTheNextDatagramIsSparedAreNotOfTheClass) {
+  std::size_t with_class = 0;
+  Way way(UdpAddress("127.0.0.1:0"), [&](int fd, mmsghdr* m, unsigned) {
+    const bool refuses = classed(m[0]) && ++with_class % UdpSender::kClassRefusals != 0;
+    return refuses ? fail_with(EPERM) : ::sendmmsg(fd, m, 1, MSG_DONTWAIT);
+  });
+  for (std::size_t i = 0; i < 40; ++i) way.send(500 + i);  // none joins one that is smaller
+  EXPECT_TRUE(way.sender.flush());
+  way.take();
+  EXPECT_EQ(way.got, way.sent);
+  EXPECT_EQ(with_class, 40U) << "each was tried with its class";
+  EXPECT_EQ(way.sender.statistics().class_refused, 0U);
+}
+
+TEST(Udp, AClassIsRefusedAfterAFewDatagramsByOneDestinationAlone) {
+  const UdpSocket other(UdpAddress("127.0.0.1:0"));
+  std::size_t refused = 0;
+  Way way(UdpAddress("127.0.0.1:0"), [&, taking = other.address()](int fd, mmsghdr* m, unsigned) {
+    const bool taken = std::memcmp(m[0].msg_hdr.msg_name, taking.raw(), sizeof(sockaddr_in)) == 0;
+    if (classed(m[0]) && !taken) return ++refused, fail_with(EPERM);
+    return ::sendmmsg(fd, m, 1, MSG_DONTWAIT);
+  });
+  const std::array there{way.there, way.sender.add(other.address())};
+  for (std::size_t i = 0; i < 4 * UdpSender::kClassRefusals; ++i) way.there = there[i % 2], way.send(500 + i);
+  EXPECT_TRUE(way.sender.flush());
+  EXPECT_EQ(refused, UdpSender::kClassRefusals);
+  EXPECT_EQ(way.sender.statistics().class_refused, 1U);
 }
 
 TEST(Udp, WhereAllIsRefusedForATimeItIsNotTheClass) {

@@ -122,7 +122,7 @@ void UdpSender::message(std::size_t i, const Group& group, std::size_t begin, st
   if (offload)
     header.msg_controllen =
         append_control(header, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(group.segment));
-  if (peer.classes) {
+  if (peer.classes && (i > 0 || class_error_ == 0)) {
     const int value = wire::traffic_class(group.service, options_.mark_priority);
     header.msg_controllen = peer.address.ipv6() ? append_control(header, IPPROTO_IPV6, IPV6_TCLASS, value)
                                                 : append_control(header, IPPROTO_IP, IP_TOS, value);
@@ -153,8 +153,12 @@ void UdpSender::took(std::size_t messages) {
     statistics_.datagrams += message_datagrams_[i];
     statistics_.bytes += parts_[i].iov_len;
     Group& group = group_[first_];
-    if (Peer& peer = destinations_[group.to]; peer.class_error != 0) {
-      statistics_.class_error = std::exchange(peer.class_error, 0);
+    Peer& peer = destinations_[group.to];
+    const int refused = std::exchange(class_error_, 0);
+    peer.class_refusals = refused != 0 ? peer.class_refusals + 1 : 0;
+    if (peer.class_refusals == kClassRefusals) {
+      peer.classes = false;
+      statistics_.class_error = refused;
       ++statistics_.class_refused;
     }
     group.begin += parts_[i].iov_len;
@@ -167,8 +171,7 @@ void UdpSender::took(std::size_t messages) {
 }
 
 void UdpSender::drop_first() {
-  Peer& peer = destinations_[group_[first_].to];
-  if (std::exchange(peer.class_error, 0) != 0) peer.classes = true;  // it was not the class
+  class_error_ = 0;  // it was not the class
   const std::size_t n = message_datagrams_[0];
   took(1);
   statistics_.datagrams -= n;
@@ -204,9 +207,8 @@ bool UdpSender::on_error(int error) {
     ++statistics_.offload_refused;
     return true;
   }
-  if (peer.classes && (error == EINVAL || error == ENOPROTOOPT || error == EPERM)) {
-    peer.classes = false;
-    peer.class_error = error;
+  if (peer.classes && class_error_ == 0 && (error == EINVAL || error == ENOPROTOOPT || error == EPERM)) {
+    class_error_ = error;
     return true;
   }
   // Nobody listens there yet, no route, a filter, a full queue: what a network does to datagrams.

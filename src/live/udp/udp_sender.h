@@ -7,8 +7,9 @@
 // Datagrams of one size that follow each other to one destination leave as one, and the network card or the
 // kernel's last step cuts them (UDP_SEGMENT): ten times as many per second. A card, an interface or a kernel
 // may be unable to, and says so only when it is tried: then what was to leave leaves one by one, and so does
-// all else to that destination from then on. The same for a class that may not be set, where what leaves
-// without one is taken: who refuses that as well, such as a firewall, does not mean the class.
+// all else to that destination from then on. The same for a class that may not be set: where kClassRefusals
+// messages in a row are refused with it, and each of them is taken without. Who refuses that as well, or
+// takes the next one with its class, such as a firewall that is being changed, does not mean the class.
 //
 // With several paths it has more sockets than the one that is given: each has a port of its own, and so a way
 // of its own where a network hashes flows over equal ones. A destination is by one of them.
@@ -58,6 +59,7 @@ std::string classes_refused(const UdpSendStatistics& statistics);
 class UdpSender {
  public:
   using Destination = std::size_t;
+  static constexpr unsigned kClassRefusals = 8;
   // ::sendmmsg, or what stands in for it.
   using SendCall = std::function<int(int fd, mmsghdr* messages, unsigned n)>;
 
@@ -108,7 +110,7 @@ class UdpSender {
     bool offload = true;
     bool classes = true;
     std::size_t path = 0;
-    int class_error = 0;  // for which classes are left out, until something has left without; 0: none
+    unsigned class_refusals = 0;  // messages in a row that were taken only without their class
   };
   // Datagrams of one size, but for the last that may be smaller, one behind the other in the arena.
   struct Group {
@@ -142,6 +144,7 @@ class UdpSender {
   std::size_t arena_end_ = 0;
   std::array<Group, kGroups> group_;
   std::size_t first_ = 0, groups_ = 0;  // those that have not left: group_[first_ .. first_ + groups_)
+  int class_error_ = 0;  // for which the first message that waits is tried without its class; 0: it is not
   Destination place_to_ = 0;
   std::uint8_t place_service_ = 0;
 
