@@ -18,16 +18,26 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Bytes by whose or of what they are.
+std::vector<std::pair<int, std::int64_t>> read_bytes_by(const Json& json, const char* list, const char* key) {
+  const Json& items = text::field(json, list);
+  if (!items.is_array()) throw_error(ErrorCode::bad_file, "{}: expected a list", list);
+  std::vector<std::pair<int, std::int64_t>> all;
+  for (const Json& item : items) {
+    auto& [number, bytes] = all.emplace_back();
+    text::read_field(item, key, number);
+    text::read_field(item, "bytes", bytes);
+    if (bytes < 0) throw_error(ErrorCode::bad_file, "{}: expected bytes of at least 0", list);
+    if (number < 0) throw_error(ErrorCode::bad_file, "{}: there is no {} {}", list, key, number);
+  }
+  return all;
+}
+
 void read_losses(const Json& json, RecordedCall& call) {
   text::read_field(json, "sent_bytes", call.sent_bytes);
-  const Json& senders = text::field(json, "lost_of_sender");
-  if (!senders.is_array()) throw Error(ErrorCode::bad_file, "lost_of_sender: expected a list");
-  for (const Json& sender : senders) {
-    auto& [rank, bytes] = call.lost_of_sender.emplace_back();
-    text::read_field(sender, "rank", rank);
-    text::read_field(sender, "bytes", bytes);
-    if (bytes < 0) throw Error(ErrorCode::bad_file, "lost_of_sender: expected bytes of at least 0");
-  }
+  if (json.contains("lost_bytes")) text::read_field(json, "lost_bytes", call.lost_bytes);
+  call.lost_of_sender = read_bytes_by(json, "lost_of_sender", "rank");
+  if (json.contains("lost_of_layer")) call.lost_of_layer = read_bytes_by(json, "lost_of_layer", "layer");
 }
 
 RecordedCall read_call(const Json& json) {

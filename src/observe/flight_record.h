@@ -28,9 +28,10 @@ struct RecordedCall {
   std::string error;
   std::string text;
   // Of a bounded call that has completed: what this rank has sent to the others, and bytes of each rank's
-  // data that are missing in its sum, where there are any.
-  std::int64_t sent_bytes = 0;
-  std::vector<std::pair<int, std::int64_t>> lost_of_sender;
+  // data that are missing in its sum, where there are any; and what never arrived of its own in all, and of
+  // the layers of which the most did not (records of older builds do not say).
+  std::int64_t sent_bytes = 0, lost_bytes = 0;
+  std::vector<std::pair<int, std::int64_t>> lost_of_sender, lost_of_layer;
 
   bool bounded() const;
   bool in_flight() const { return state == "started" || state == "moving"; }

@@ -54,7 +54,7 @@ const Recorder::Failure* Recorder::failure(std::uint64_t ticket) const {
   return it == failures_.end() ? nullptr : &it->second;
 }
 
-const LossReport* Recorder::losses(std::uint64_t ticket) const {
+const Recorder::Losses* Recorder::losses(std::uint64_t ticket) const {
   const auto it = losses_.find(ticket);
   return it == losses_.end() ? nullptr : &it->second;
 }
@@ -90,8 +90,15 @@ void Recorder::miss(std::uint64_t ticket, const protocol::Session::Pending& pend
 
 void Recorder::lose(std::uint64_t ticket, const LossReport& report) {
   if (find(ticket) == nullptr) return;
-  LossReport& kept = losses_[ticket] = report;
-  kept.lost_of_layer = {};  // a bucket may have hundreds, of which the record says nothing
+  Losses kept{report, {}};
+  kept.report.lost_of_layer = {};
+  const std::size_t layers = report.lost_of_layer.size();
+  for (std::size_t layer = 0; layer < layers && layers > 1; ++layer)  // of one it is what was lost in all
+    if (report.lost_of_layer[layer] > 0) kept.worst_layers.emplace_back(layer, report.lost_of_layer[layer]);
+  std::ranges::stable_sort(kept.worst_layers,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (kept.worst_layers.size() > kWorstLayers) kept.worst_layers.resize(kWorstLayers);
+  losses_[ticket] = std::move(kept);
 }
 
 namespace {
@@ -104,7 +111,8 @@ const char* state_name(const Recorder::Entry& entry, const protocol::Session::Pe
   return pending != nullptr && pending->moving ? "moving" : "started";
 }
 
-void add_losses(OrderedJson& call, const LossReport& report) {
+void add_losses(OrderedJson& call, const Recorder::Losses& losses) {
+  const LossReport& report = losses.report;
   call["sent_bytes"] = report.sent_bytes;
   call["lost_bytes"] = report.lost_bytes;
   call["packets_again"] = report.packets_again;
@@ -112,10 +120,14 @@ void add_losses(OrderedJson& call, const LossReport& report) {
   for (std::size_t r = 0; r < report.lost_of_sender.size(); ++r)
     if (report.lost_of_sender[r] > 0) senders.push_back({{"rank", r}, {"bytes", report.lost_of_sender[r]}});
   call["lost_of_sender"] = std::move(senders);
+  OrderedJson layers = OrderedJson::array();
+  for (const auto& [layer, bytes] : losses.worst_layers)
+    layers.push_back({{"layer", layer}, {"bytes", bytes}});
+  call["lost_of_layer"] = std::move(layers);
 }
 
 OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* failure,
-                      const LossReport* losses, const protocol::Session::Pending* pending) {
+                      const Recorder::Losses* losses, const protocol::Session::Pending* pending) {
   const CallNote& note = entry.note;
   OrderedJson call = {{"operation", call_name(note.kind, note.signature.op)}};
   if (note.kind == CallNote::Kind::collective || is_bounded(note.kind)) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -69,6 +70,14 @@ class Recorder {
     std::vector<int> silent;  // whose data were missing then
   };
 
+  // Of a bounded call: its report without what was lost of each layer, as there may be hundreds. Of several
+  // the worst, as layer and bytes, the most first.
+  struct Losses {
+    LossReport report;
+    std::vector<std::pair<std::size_t, std::uint64_t>> worst_layers;
+  };
+  static constexpr std::size_t kWorstLayers = 16;
+
   // Keeps so many, rounded up to a power of two: a call takes less time than a division by another number
   // would.
   explicit Recorder(std::size_t operations) : most_(operations == 0 ? 0 : std::bit_ceil(operations)) {}
@@ -87,7 +96,7 @@ class Recorder {
   const Entry* find(std::uint64_t ticket) const;
   // Null where nothing has gone wrong with it, or it has been overwritten.
   const Failure* failure(std::uint64_t ticket) const;
-  const LossReport* losses(std::uint64_t ticket) const;  // null where none were told
+  const Losses* losses(std::uint64_t ticket) const;  // null where none were told
 
  private:
   Entry* change(std::uint64_t ticket);
@@ -98,7 +107,7 @@ class Recorder {
       entries_;  // ticket t in entries_[t mod kept_]; grows only while no ticket has gone round
   std::uint64_t next_ = 0;
   std::map<std::uint64_t, Failure> failures_;  // by ticket
-  std::map<std::uint64_t, LossReport> losses_;
+  std::map<std::uint64_t, Losses> losses_;
 };
 
 // Who speaks in a record, and when.

@@ -11,6 +11,7 @@
 
 #include "base/collectives.h"
 #include "base/printable.h"
+#include "observe/recorder.h"
 
 namespace talweg::study {
 
@@ -68,6 +69,7 @@ class Doctor {
     find_stragglers();
     find_losses(d.size);
     if (findings_.empty()) find_health();
+    find_layers();
     d.findings = std::move(findings_);
     return d;
   }
@@ -291,6 +293,32 @@ class Doctor {
     }
   }
 
+  // Nothing that is wrong, as it is within what may be lost: which layers have lost the most. Layers are
+  // numbered in each call, and calls of one size are taken for those of one bucket.
+  void find_layers() {
+    using Layer = std::pair<std::string, int>;
+    double all = 0;
+    std::map<Layer, double> by_layer;
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls) {
+        all += static_cast<double>(call.lost_bytes);
+        for (const auto& [layer, bytes] : call.lost_of_layer)
+          by_layer[{fmt::format("{} {}", call.count, call.type), layer}] += static_cast<double>(bytes);
+      }
+    std::vector<std::pair<Layer, double>> worst(by_layer.begin(), by_layer.end());
+    if (worst.empty() || all <= 0) return;
+    std::ranges::stable_sort(worst, [](const auto& a, const auto& b) { return a.second > b.second; });
+    worst.resize(std::min(worst.size(), observe::Recorder::kWorstLayers));
+    std::vector<std::string> said;
+    for (const auto& [layer, bytes] : worst)
+      said.push_back(fmt::format("{} of {} ({:.0f} bytes, {:.2g} %)", layer.second, layer.first, bytes,
+                                 100 * bytes / all));
+    add(Kind::layers,
+        fmt::format("of {:.0f} bytes that bounded sums have lost, the most are of layers {}", all,
+                    fmt::join(said, ", ")),
+        {});
+  }
+
   void find_health() {
     std::string text = "nothing is wrong in these records";
     if (!calls_.empty()) {
@@ -333,8 +361,8 @@ std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
 }  // namespace
 
 const char* name(Finding::Kind kind) {
-  static constexpr const char* kNames[] = {"mismatch",  "waiting", "message", "failed",  "missing",
-                                           "straggler", "lossy",   "healthy", "repeated"};
+  static constexpr const char* kNames[] = {"mismatch",  "waiting", "message", "failed", "missing",
+                                           "straggler", "lossy",   "healthy", "layers", "repeated"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

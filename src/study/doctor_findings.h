@@ -10,7 +10,18 @@
 namespace talweg::study {
 
 struct Finding {
-  enum class Kind { mismatch, waiting, message, failed, missing, straggler, lossy, healthy, repeated };
+  enum class Kind {
+    mismatch,
+    waiting,
+    message,
+    failed,
+    missing,
+    straggler,
+    lossy,
+    healthy,
+    layers,
+    repeated
+  };
   Kind kind = Kind::healthy;
   std::string text;        // a sentence
   std::vector<int> ranks;  // that it is about: those who are the trouble, where that is known

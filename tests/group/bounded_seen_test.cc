@@ -5,12 +5,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <latch>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "live/system.h"
 #include "lossy.h"
 #include "observe/flight_record.h"
+#include "observe/recorder.h"
 #include "ranks.h"
 #include "sanitized.h"
 
@@ -92,10 +95,12 @@ TEST(BoundedSums, AreCallsOfTheirOwnToThoseWhoWatch) {
     const auto sums =
         make_bounded(group, {.p = 0.2, .packet_bytes = 400}, lossy(group.rank() == 1 ? 0.1 : 0, 80));
     const std::vector<float> in(30'000, 1.F);
+    const std::array<std::size_t, 3> kLayers{9'000, 11'000, 10'000};
     std::vector<float> out(in.size());
     std::vector<LossReport> reports;
     for (int call = 0; call < 3; ++call)
-      reports.push_back(sums->all_reduce({.in = in.data(), .out = out.data(), .count = in.size()}));
+      reports.push_back(
+          sums->all_reduce({.in = in.data(), .out = out.data(), .count = in.size(), .layers = kLayers}));
     const observe::Record record = read_back(sums->flight_record());
     EXPECT_EQ(record.rank, group.rank());
     std::vector<observe::RecordedCall> calls = record.calls;
@@ -114,6 +119,14 @@ TEST(BoundedSums, AreCallsOfTheirOwnToThoseWhoWatch) {
       for (const auto& [rank, bytes] : calls[i].lost_of_sender)
         lost[static_cast<std::size_t>(rank)] = static_cast<std::uint64_t>(bytes);
       EXPECT_EQ(lost, reports[i].lost_of_sender);
+      EXPECT_EQ(calls[i].lost_bytes, static_cast<std::int64_t>(reports[i].lost_bytes));
+      std::vector<std::uint64_t> of_layer(kLayers.size());
+      for (const auto& [layer, bytes] : calls[i].lost_of_layer)
+        of_layer[static_cast<std::size_t>(layer)] = static_cast<std::uint64_t>(bytes);
+      EXPECT_EQ(of_layer, reports[i].lost_of_layer);
+      if (group.rank() == 1) {
+        EXPECT_GT(calls[i].lost_of_layer.size(), 1U);
+      }
     }
   });
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -124,6 +137,34 @@ TEST(BoundedSums, AreCallsOfTheirOwnToThoseWhoWatch) {
     EXPECT_THAT(text, ::testing::ContainsRegex("\"ph\":\"e\"[^\n]*\"bounded_all_reduce\""));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(Recorder, OfTheLayersOfABoundedCallKeepsTheSixteenThatLostTheMost) {
+  observe::Recorder recorder(4);
+  LossReport report;
+  for (std::uint64_t layer = 0; layer < 40; ++layer)  // 0, 37, 74, 10, 47, ...
+    report.lost_of_layer.push_back(layer * 37 % 101);
+  const auto many = recorder.start({}), few = recorder.start({}), one = recorder.start({});
+  recorder.lose(many, report);
+  const auto& worst = recorder.losses(many)->worst_layers;
+  ASSERT_EQ(worst.size(), 16U);
+  std::vector<std::uint64_t> bytes = report.lost_of_layer;
+  std::ranges::sort(bytes, std::ranges::greater{});
+  for (std::size_t i = 0; i < worst.size(); ++i) {
+    EXPECT_EQ(worst[i].second, bytes[i]);
+    EXPECT_EQ(report.lost_of_layer[worst[i].first], bytes[i]);
+  }
+  report.lost_of_layer = {0, 8, 0, 9};
+  recorder.lose(few, report);
+  report.lost_of_layer = {17};  // which says nothing that lost_bytes does not
+  recorder.lose(one, report);
+  observe::RecordHead head;
+  head.hosts = {"a"};
+  const nlohmann::json calls = nlohmann::json::parse(observe::to_json(head, recorder, {}))["operations"];
+  EXPECT_EQ(calls[0]["lost_of_layer"].size(), 16U);
+  EXPECT_EQ(calls[1]["lost_of_layer"],
+            nlohmann::json::parse(R"([{"layer": 3, "bytes": 9}, {"layer": 1, "bytes": 8}])"));
+  EXPECT_EQ(calls[2]["lost_of_layer"], nlohmann::json::array());
 }
 
 // Of the process, which both ranks are in: as many as can be opened while it lives.

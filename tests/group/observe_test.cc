@@ -112,7 +112,7 @@ TEST(Recorder, ForgetsWhatABoundedCallHasLostWithTheCall) {
   recorder.lose(ticket, losing(7));
   for (std::uint64_t s = 1; s <= 4; ++s) {
     ASSERT_NE(recorder.losses(ticket), nullptr);
-    EXPECT_EQ(recorder.losses(ticket)->lost_bytes, 7U);
+    EXPECT_EQ(recorder.losses(ticket)->report.lost_bytes, 7U);
     EXPECT_EQ(recorder.losses(recorder.start(note(s))), nullptr);
   }
   EXPECT_EQ(recorder.losses(ticket), nullptr);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -317,6 +318,31 @@ TEST(Doctor, NamesTheRankWhoseDataAreLostFarMoreThanThoseOfOthers) {
       "nothing is wrong in these records: the last call is bounded_all_reduce #2, completed by all of them");
 }
 
+// Layers of one size are one layer, whichever rank's and call's they are.
+TEST(Doctor, SaysWhichLayersBoundedSumsHaveLostTheMostOf) {
+  std::vector<observe::Record> records{record(0, 2, {bounded(1, "completed"), bounded(2, "completed")}),
+                                       record(1, 2, {bounded(1, "completed"), bounded(2, "completed")})};
+  EXPECT_EQ(diagnose(records).at(0).findings.size(), 1U) << "nothing was lost";
+  for (observe::Record& r : records) {
+    r.calls[1].count = 7;
+    r.calls[0].lost_bytes = 60;
+    r.calls[0].lost_of_layer = {{9, 50}, {0, 10}};
+    r.calls[1].lost_bytes = 40;
+    r.calls[1].lost_of_layer = {{9, 40}};
+  }
+  records[1].calls[0].lost_of_layer = {{0, 45}, {9, 15}};
+  const std::vector<Finding> findings = diagnose(records).at(0).findings;
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].kind, Finding::Kind::healthy);
+  EXPECT_EQ(name(findings[1].kind), std::string("layers"));
+  EXPECT_EQ(findings[1].text,
+            "of 200 bytes that bounded sums have lost, the most are of layers 9 of 7 f32 (80 bytes, 40 %), "
+            "9 of 100 f32 (65 bytes, 32 %), 0 of 100 f32 (55 bytes, 28 %)");
+  for (int layer = 10; layer < 40; ++layer) records[0].calls[0].lost_of_layer.emplace_back(layer, 1);
+  const std::string all = diagnose(records).at(0).findings.at(1).text;
+  EXPECT_EQ(std::ranges::count(all, '%'), 16);
+}
+
 constexpr const char* kBoundedRecord =
     R"({{"talweg_flight_record": {}, "reason": "", "job": "", "group": "", "rank": 0, "size": 2,
  "hosts": ["a", "b"], "monotonic_ns": 0, "wall_ns": 0, "operations": [
@@ -332,6 +358,17 @@ TEST(Doctor, ReadsRecordsOfBothForms) {
     EXPECT_TRUE(r.calls.at(0).bounded());
     EXPECT_EQ(r.calls.at(0).sent_bytes, 16);
     EXPECT_THAT(r.calls.at(0).lost_of_sender, ElementsAre(std::pair{1, std::int64_t{4}}));
+    EXPECT_TRUE(r.calls.at(0).lost_of_layer.empty());
+  }
+  std::string with_layers = fmt::format(kBoundedRecord, 3, 1);
+  with_layers.replace(with_layers.find("\"lost_of_sender\""), 0,
+                      R"("lost_of_layer": [{"layer": 300, "bytes": 8}, {"layer": 2, "bytes": 5}], )");
+  EXPECT_THAT(observe::read_record(scratch.write("x.json", with_layers)).calls.at(0).lost_of_layer,
+              ElementsAre(std::pair{300, std::int64_t{8}}, std::pair{2, std::int64_t{5}}));
+  for (const char* wrong : {"-300", "1e300", "\"a\""}) {
+    std::string bad = with_layers;
+    bad.replace(bad.find("300"), 3, wrong);
+    EXPECT_THROW(observe::read_record(scratch.write("x.json", bad)), Error) << wrong;
   }
   EXPECT_THROW(observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, 2, 2))), Error);
   EXPECT_THROW(observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, 2, 0))), Error)
