@@ -1,10 +1,13 @@
 // What lost gradients cost a model: measures the curves of docs/bounded-loss.md, some minutes on one core,
 // and writes them to standard output as JSON; bench/suite/learned.py keeps and draws it.
+//
+//   learning_curves [SEEDS]     the mean of five, or of so many
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,7 +19,7 @@ namespace {
 
 using protocol::LossScale;
 
-constexpr std::uint64_t kSeeds = 5;
+constexpr int kSeeds = 5, kMostSeeds = 1000;
 
 struct Curve {
   const char* name;
@@ -50,7 +53,7 @@ Mean mean_of(const std::vector<Learned>& all, double (*value)(const Learned&)) {
 
 std::string point(const std::vector<Examples>& examples, const Loss& loss) {
   std::vector<Learned> all;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) all.push_back(learn({examples[seed - 1]}, loss, seed));
+  for (const Examples& its : examples) all.push_back(learn({its}, loss, all.size() + 1));
   const Mean accuracy = mean_of(all, [](const Learned& l) { return l.score.accuracy; });
   return fmt::format(
       "   {{\"lost\": {:.4f}, \"accuracy\": {:.2f}, \"deviation\": {:.2f}, \"cross_entropy\": {:.3f}, "
@@ -60,9 +63,9 @@ std::string point(const std::vector<Examples>& examples, const Loss& loss) {
       mean_of(all, [](const Learned& l) { return static_cast<double>(l.steps_to_target); }).mean);
 }
 
-void print_curves() {
+void print_curves(int seeds) {
   std::vector<Examples> examples;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) examples.push_back(mixture(seed));
+  for (int seed = 1; seed <= seeds; ++seed) examples.push_back(mixture(static_cast<std::uint64_t>(seed)));
   const std::vector<Curve> curves = {
       {"nothing lost", {{}}},
       {"evenly, by all", evenly(LossScale::by_all, false)},
@@ -74,7 +77,7 @@ void print_curves() {
       {"last in turn", by_packets(Drops::last_to_leave, false, {2, 5, 8, 11, 16})},
       {"always the same", by_packets(Drops::last_of_tensor, false, {2, 5, 8})},
   };
-  fmt::print("{{\n \"seeds\": {},\n \"curves\": {{", kSeeds);
+  fmt::print("{{\n \"seeds\": {},\n \"curves\": {{", seeds);
   const char* between = "\n";
   for (const Curve& curve : curves) {
     fmt::print("{}  \"{}\": [\n", between, curve.name);
@@ -89,7 +92,14 @@ void print_curves() {
 }  // namespace
 }  // namespace talweg::learning
 
-int main() {
-  talweg::learning::print_curves();
+int main(int argc, char** argv) {
+  using namespace talweg::learning;
+  const int seeds = argc > 1 ? std::atoi(argv[1]) : kSeeds;
+  if (argc > 2 || seeds < 2 || seeds > kMostSeeds) {
+    fmt::print(stderr, "learning_curves: expected a number of seeds, 2 to {}, or nothing: {}\n", kMostSeeds,
+               kSeeds);
+    return 2;
+  }
+  print_curves(seeds);
   return 0;
 }

@@ -164,8 +164,9 @@ TEST_F(LearningLong, AHundredthAndATenthLostAreNotSeen) {
       EXPECT_GE(lossy.lost, 0.8 * part);
       if (kSanitized) continue;
       EXPECT_NEAR(lossy.accuracy, exact.accuracy, 0.7);
-      // Asked for are 1.25. A tenth divided by what has come misses that: 125 steps where 94 do, 1.33.
-      const double most = part > 0.05 && scale == LossScale::by_received ? 1.45 : 1.25;
+      // Asked for are 1.25. A tenth divided by what has come misses that (docs/bounded-loss.md): 125 steps
+      // where 94 do, 1.33.
+      const double most = part > 0.05 && scale == LossScale::by_received ? 1.4 : 1.25;
       EXPECT_LE(lossy.steps_to_target, most * exact.steps_to_target);
     }
 }
@@ -175,9 +176,8 @@ TEST_F(LearningLong, FourTenthsLostCostTwoPointsAtMost) {
   for (const LossScale scale : {LossScale::by_all, LossScale::by_received}) {
     const Mean lossy = mean(evenly(0.4, scale));
     EXPECT_GE(lossy.lost, 0.38);
-    // Divided by what has come it is 1.75: 2.5 leaves that some room, as nothing else is asked of it.
     if (kSanitized) continue;
-    EXPECT_NEAR(lossy.accuracy, exact.accuracy, scale == LossScale::by_all ? 2 : 2.5);
+    EXPECT_NEAR(lossy.accuracy, exact.accuracy, 2);
   }
 }
 
@@ -188,9 +188,9 @@ TEST_F(LearningLong, TheLargestTenthIsWorthMoreThanTheSmallestFourTenths) {
   EXPECT_LT(largest.lost, 0.12);
   if (kSanitized) return;
   EXPECT_GE(smallest.accuracy, largest.accuracy + 1.5);
-  // Where the residual is left out this misses what is asked for: it is 0.7, as the same parts are lost again
-  // and again.
-  EXPECT_GE(mean(by_packets(Drops::smallest, 11)).accuracy, largest.accuracy + 0.3);
+  // Where the residual is left out this misses what is asked for (docs/bounded-loss.md): it is 0.7, as the
+  // same parts are lost again and again.
+  EXPECT_GE(mean(by_packets(Drops::smallest, 11)).accuracy, largest.accuracy + 0.5);
 }
 
 TEST_F(LearningLong, WhatIsCutOffHasToBeAnotherPartEachTime) {
