@@ -377,7 +377,7 @@ TEST_F(UdpLinkPair, TriesDatagramsEverMoreRarelyWhereNonePass) {
   const std::int64_t first = now_ns();
   const int tried = dropped_[0];
   ASSERT_TRUE(until([&] { return dropped_[0] > tried; }));
-  EXPECT_GE(now_ns() - first, UdpLink::kLeastTryNs * 3 / 2) << "twice as long after the first as before it";
+  EXPECT_GE(now_ns() - first, TryTimes::kLeastNs * 3 / 2) << "twice as long after the first as before it";
 }
 
 TEST_F(UdpLinkPair, SendsSmallerDatagramsOnceOnlyThesePass) {

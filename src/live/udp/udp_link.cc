@@ -147,8 +147,7 @@ bool UdpLink::work() {
     end_->flow().ask_for_size();
   if (!unanswered_ && confirmed_ns_ != 0 && end_->flow().missed() >= kMissed) {
     unanswered_ = true;
-    try_wait_ns_ = kLeastTryNs;
-    try_ns_ = now + try_wait_ns_;
+    tries_.begin(now);
     end_->flow().ask();
   }
   bool all = false;
@@ -205,7 +204,7 @@ void UdpLink::note_classes() const {
 // A timer that ends too early costs a look; setting it costs a system call.
 void UdpLink::arm(std::int64_t now_ns) {
   const std::int64_t flow_at = end_->flow().next_time(now_ns);
-  const std::int64_t at = unanswered_ ? std::min(flow_at, try_ns_) : flow_at;
+  const std::int64_t at = unanswered_ ? std::min(flow_at, tries_.next_ns()) : flow_at;
   if (at == protocol::SentPackets::kNever || (armed_ns_ != 0 && armed_ns_ <= at)) return;
   armed_ns_ = std::max(at, now_ns + 1);
   constexpr std::int64_t kSecond = 1'000'000'000;
@@ -308,14 +307,13 @@ bool UdpLink::carry(std::int64_t now_ns) {
 // Whether datagrams pass again, or smaller ones do. All else has gone over the lifeline: none but these
 // leave.
 void UdpLink::try_datagrams(std::int64_t now_ns) {
-  if (!unanswered_ || now_ns < try_ns_) return;
+  if (!unanswered_ || !tries_.due(now_ns)) return;
   for (std::size_t n = 0; n < protocol::DatagramFlow::kSizes; ++n) {
     end_->flow().ask_with_size(n);
     end_->send(now_ns, 1);
   }
   end_->flow().ask();  // over the lifeline
-  try_wait_ns_ = std::min(2 * try_wait_ns_, kMostTryNs);
-  try_ns_ = now_ns + try_wait_ns_;
+  tries_.tried(now_ns);
 }
 
 // What has come as datagrams.
@@ -333,8 +331,7 @@ bool UdpLink::receive(std::int64_t now_ns) {
   hand_over();
   if (!end_) return true;
   if (end_->flow().acknowledgement_due(now_ns)) end_->send(now_ns, 1);
-  try_wait_ns_ = kLeastTryNs;
-  try_ns_ = std::min(try_ns_, now_ns + try_wait_ns_);
+  tries_.came(now_ns);
   return true;
 }
 

@@ -11,7 +11,7 @@
 // a better way should be taken for all else. Whoever gets one over the lifeline answers there, and sends
 // nothing else so. An answer that comes as a datagram ends that: the other process was merely stopped, or the
 // firewall has opened again. So one of each size that is tried at the beginning is sent as a datagram now and
-// then, after kLeastTryNs and then after twice as long each time, and who gets one answers with one.
+// then, ever more rarely (try_times.h), and who gets one answers with one.
 //
 // The kernel does not go on sending for a process that has ended: part() is over only when the other side has
 // taken everything.
@@ -29,6 +29,7 @@
 #include "live/link.h"
 #include "live/loop/event_loop.h"
 #include "live/tcp/pulse.h"
+#include "live/udp/try_times.h"
 #include "live/udp/udp_end.h"
 #include "wire/frame_reader.h"
 #include "wire/frame_writer.h"
@@ -45,8 +46,6 @@ struct UdpLinkOptions {
 
 class UdpLink : public Link, private Watcher {
  public:
-  static constexpr std::int64_t kLeastTryNs = 1'000'000'000, kMostTryNs = 30'000'000'000;
-
   // `own`: this one's seat. Uses the first of the connection's streams. Throws Error{system}.
   UdpLink(Connection connection, int own, const UdpLinkOptions& options, EventLoop& loop,
           FrameHandler& handler);
@@ -127,8 +126,7 @@ class UdpLink : public Link, private Watcher {
   std::optional<UdpEnd> end_;        // from then on
   std::int64_t confirmed_ns_ = 0;    // since when the other side is known to have met us, too; 0: it is not
   bool unanswered_ = false;          // datagrams from here, too often
-  std::int64_t try_ns_ = 0;          // when one is to leave as a datagram nevertheless
-  std::int64_t try_wait_ns_ = 0;     // from then on, until the next one is
+  TryTimes tries_;                   // when one is to leave as a datagram nevertheless
   bool asked_for_size_ = false;      // since an answer came
   bool asked_here_ = false;          // what came last, and wants an answer, came over the lifeline
   std::vector<std::byte> to_carry_;  // over the lifeline: what is left of a datagram that has begun to leave
