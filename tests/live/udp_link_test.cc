@@ -168,6 +168,42 @@ TEST_F(UdpLinkAlone, TakesNothingThatIsNotSealedForItOverItsConnection) {
   EXPECT_EQ(link_->measured().acked_bytes, 0U);
 }
 
+// However much of it is there, and however much comes meanwhile.
+TEST_F(UdpLinkAlone, ReadsSoMuchOfItsConnectionAndThenOthersHaveTheirTurn) {
+  open(15'000'000'000);
+  introduce(there_);
+  ASSERT_EQ(::send(other_.get(), "M", 1, 0), 1);
+  loop_.poll();
+  const auto unread = [&] {
+    int bytes = 0;
+    ::ioctl(lifeline_.get(), FIONREAD, &bytes);
+    return static_cast<std::size_t>(bytes);
+  };
+  std::array<std::byte, 8192> datagram{};
+  constexpr std::uint16_t kLength = sizeof datagram - 2;
+  std::memcpy(datagram.data(), &kLength, sizeof kLength);
+  ASSERT_EQ(unread(), 0U);
+  for (const bool ends : {false, true}) {
+    std::size_t written = 0;
+    while (::send(other_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT) == sizeof datagram)
+      written += sizeof datagram;
+    ASSERT_GT(written, 2 * UdpLink::kLifelineBudget);
+    if (ends) other_.reset();
+    std::size_t turns = 0;
+    for (std::size_t left = written; left > 0; ++turns) {
+      const std::size_t before = left;
+      loop_.poll();
+      left = unread();
+      EXPECT_LE(before - left, UdpLink::kLifelineBudget);
+      ASSERT_LT(left, before);
+    }
+    EXPECT_GE(turns, 3U);
+    EXPECT_FALSE(link_->gone()) << "its end is not read yet";
+  }
+  loop_.poll();
+  EXPECT_EQ(ear_.failure, ErrorCode::peer_failed);
+}
+
 TEST_F(UdpLinkAlone, SaysOnceOfAllLinksThatTheHostRefusesClasses) {
   options_.end.sender.offload = false;  // so that a class is the only thing that is asked for
   options_.end.send = [](int fd, mmsghdr* messages, unsigned n) {

@@ -240,28 +240,31 @@ bool UdpLink::on_ready(std::size_t which, bool readable, [[maybe_unused]] bool w
   return true;
 }
 
-void UdpLink::read_lifeline() {
-  for (;;) {
+// As much as one turn may take. True: there may be more.
+bool UdpLink::read_lifeline() {
+  for (std::size_t budget = kLifelineBudget; budget > 0;) {
     std::array<std::byte, 16U << 10> bytes;
     const bool known = introduced_ == sizeof theirs_;
     std::byte* const to = known ? bytes.data() : reinterpret_cast<std::byte*>(&theirs_) + introduced_;
-    const std::size_t most = known ? bytes.size() : sizeof theirs_ - introduced_;
+    const std::size_t most = known ? std::min(bytes.size(), budget) : sizeof theirs_ - introduced_;
     const ssize_t n = ::recv(lifeline_.get(), to, most, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno == EAGAIN) return false;
     if (n <= 0) {
       lifeline_ended_ = true;
-      return;
+      return false;
     }
     if (known) {
+      budget -= static_cast<std::size_t>(n);
       carried_.insert(carried_.end(), bytes.begin(), bytes.begin() + n);
-      if (!take_carried()) return;
+      if (!take_carried()) return false;
       continue;
     }
     introduced_ += static_cast<std::size_t>(n);
     if (introduced_ == sizeof theirs_) meet();
-    if (gone()) return;
+    if (gone()) return false;
   }
+  return true;
 }
 
 // What is behind an introduction: kMet, and then whole datagrams. False: the link has ended.
@@ -411,7 +414,7 @@ bool UdpLink::hand_over() {
 }
 
 void UdpLink::drain() {
-  if (!gone() && !lifeline_ended_) read_lifeline();
+  while (!gone() && !lifeline_ended_ && read_lifeline()) hand_over();
   do {
     hand_over();
   } while (end_ && receive(now_ns()));

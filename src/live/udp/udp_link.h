@@ -46,6 +46,9 @@ struct UdpLinkOptions {
 
 class UdpLink : public Link, private Watcher {
  public:
+  // Of the lifeline so many bytes are read before others get their turn.
+  static constexpr std::size_t kLifelineBudget = 64U << 10;
+
   // `own`: this one's seat. Uses the first of the connection's streams. Throws Error{system}.
   UdpLink(Connection connection, int own, const UdpLinkOptions& options, EventLoop& loop,
           FrameHandler& handler);
@@ -82,7 +85,7 @@ class UdpLink : public Link, private Watcher {
 
  private:
   bool on_ready(std::size_t which, bool readable, bool writable) override;
-  void read_lifeline();
+  bool read_lifeline();
   void meet();
   bool take_carried();
   bool carry(std::int64_t now_ns);
