@@ -48,6 +48,15 @@ def parse_size(text):
     return int(text[:-1]) << unit if unit else int(text)
 
 
+def parse_rates(text):
+    """[least, most]."""
+    least, _, most = text.partition("-")
+    rates = [float(least), float(most)]
+    if not 0 < rates[0] <= rates[1] < float("inf"):
+        raise ValueError(text)
+    return rates
+
+
 def parse_arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", help=f"any of {', '.join(RANKS)}; default: all")
@@ -61,6 +70,9 @@ def parse_arguments(words=None):
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
     parser.add_argument("--seeds", help="of mesh, fabric, drawn and probe's asymmetric clusters, such as 2,3; "
                                         "default: 0 to 7, 0 to 2, 1 to 4, and 1 to 20")
+    parser.add_argument("--op", help="of drawn: collectives, such as all_gather,broadcast; default: all_reduce")
+    parser.add_argument("--mbit", metavar="LEAST-MOST", type=parse_rates,
+                        help="of drawn: rates of links in Mbit/s, such as 1000-100000; default: 5-200, or 20 times as much")
     parser.add_argument("--record", action="store_true",
                         help="keep the results in bench/results, and write docs/measured.md and README.md anew")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
@@ -79,6 +91,7 @@ def parse_arguments(words=None):
     sizes = settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)
     settings.sizes = [parse_size(size) for size in sizes.split(",")]
     settings.seeds = [int(seed) for seed in settings.seeds.split(",")] if settings.seeds else []
+    settings.op = settings.op.split(",") if settings.op else []
     settings.rounds = settings.rounds or (QUICK["rounds"] if settings.quick else 3)
     settings.seconds = settings.seconds or (QUICK["seconds"] if settings.quick else 0.6)
     settings.only = settings.only.split(",") if settings.only else []

@@ -1,7 +1,8 @@
 """How far the cost model's times are from the packet simulator's on networks that nothing was set on: stars, trees of
 switches, leaf-spines and meshes of links one way, drawn from seeds, and what a group takes there by itself.
 
-All of it is virtual time: other work on the machine changes nothing."""
+What is asked is of all_reduce and of the rates drawn by themselves; --op and --mbit ask for others besides, which have rows
+of their own. All of it is virtual time: other work on the machine changes nothing."""
 import json
 import pathlib
 import random
@@ -14,6 +15,7 @@ from rows import row, size_word
 
 SEEDS = range(1, 5)
 WORKERS = (3, 8, 16, 32)
+OP = "all_reduce"
 SIZES = (64 << 10, 1 << 20, 16 << 20, 64 << 20)
 LONG = 16 << 20  # one call of so much and more: a first one is as long as others, but for little
 SWITCHES = 6  # of a tree, at most
@@ -26,12 +28,14 @@ HOSTS = ["--processors", "tcp", "--least-rto", "200ms", "--average", "max"]
 
 
 class Draw:
-    """A cluster file as a dict, drawn from a kind, a seed and a number of workers."""
+    """A cluster file as a dict, drawn from a kind, a seed and a number of workers; `mbit`: between which rates, evenly in
+    their logarithms, in place of MBIT."""
 
-    def __init__(self, kind, seed, workers):
+    def __init__(self, kind, seed, workers, mbit=None):
         self.random = random.Random(f"{kind}/{seed}")
         self.both_ways_alike = self.random.random() < 0.5
         self.scale = self.random.choice((1, QUICKER))
+        self.mbit = mbit
         self.workers = [f"h{i}" for i in range(workers)]
         self.switches, self.links = [], []
         KINDS[kind](self)
@@ -41,6 +45,9 @@ class Draw:
         return {"nodes": nodes + [{"name": name, "kind": "switch"} for name in self.switches], "links": self.links}
 
     def rate(self):
+        if self.mbit:
+            least, most = self.mbit
+            return least * (most / least) ** self.random.random()
         return self.scale * self.random.uniform(*MBIT)
 
     def link(self, start, end, rate):
@@ -88,18 +95,19 @@ class Draw:
 KINDS = {"star": Draw.star, "tree of switches": Draw.tree, "leaf-spine": Draw.leaf_spine, "mesh": Draw.mesh}
 
 
-def records_of(kind, seed, workers, sizes, settings):
+def records_of(kind, seed, workers, sizes, settings, operation=OP):
     with tempfile.TemporaryDirectory(prefix="talweg-drawn") as folder:
         cluster = pathlib.Path(folder) / "network.yaml"
-        cluster.write_text(json.dumps(Draw(kind, seed, workers).cluster()))
-        plan = predict.talweg(settings, "plan", cluster, "--bytes", ",".join(map(str, sizes)))
+        cluster.write_text(json.dumps(Draw(kind, seed, workers, settings.mbit).cluster()))
+        plan = predict.talweg(settings, "plan", cluster, "--op", operation, "--bytes", ",".join(map(str, sizes)))
         for line in plan["sizes"]:
             size, planner = line["size_bytes"], line["taken"]
             predicted_us = next(c["predicted_us"] for c in line["candidates"] if c["algorithm"] == planner)
             calls = ["--warmup", 0, "--iters", 1] if size >= LONG else ["--warmup", 1, "--iters", 2]
-            words = ["simulate", cluster, "--bytes", size, "--algo", planner, *HOSTS, *calls]
+            words = ["simulate", cluster, "--op", operation, "--bytes", size, "--algo", planner, *HOSTS, *calls]
             simulated_us = predict.talweg(settings, *words)["results"][0]["out_of_place"]["time_us"]
             yield {"scenario": "drawn", "kind": kind, "seed": seed, "ranks": workers, "bytes": size, "taken": planner,
+                   "op": operation, "mbit": settings.mbit,
                    "predicted_ms": predicted_us / 1e3, "simulated_ms": simulated_us / 1e3, "error": predicted_us / simulated_us - 1}
 
 
@@ -118,30 +126,54 @@ def error_of(records):
     return statistics.median(abs(r["error"]) for r in records), max(records, key=lambda r: abs(r["error"]))
 
 
+def rates_words(mbit):
+    return f"{mbit[0]:g} to {mbit[1]:g} Mbit/s" if mbit else ""
+
+
 def run(workers, settings):
     sizes = [size for size in settings.sizes if size in SIZES]
     records = []
-    for kind in KINDS:
-        for seed in settings.seeds or SEEDS:
-            records += records_of(kind, seed, workers, sizes, settings)
-            print(f"# drawn, {workers} workers, {kind} {seed}: "
-                  + ", ".join(f"{report.size_name(r['bytes'])} {r['error']:+.1%}" for r in records[-len(sizes):]), flush=True)
-    lines = []
-    for _, what, same in groups(records):
-        if same:
-            median, worst = error_of(same)
-            lines.append([what, str(len(same)), f"{median:.1%}", f"{worst['error']:+.1%}"])
-    report.table(f"predicted over simulated times of what is taken - 1, {workers} workers", ["of", "pairs", "median", "worst"], lines)
+    for operation in settings.op or [OP]:
+        made = []
+        where = ", ".join(filter(None, (f"{workers} workers", operation, rates_words(settings.mbit))))
+        for kind in KINDS:
+            for seed in settings.seeds or SEEDS:
+                made += records_of(kind, seed, workers, sizes, settings, operation)
+                print(f"# drawn, {where}, {kind} {seed}: "
+                      + ", ".join(f"{report.size_name(r['bytes'])} {r['error']:+.1%}" for r in made[-len(sizes):]), flush=True)
+        lines = []
+        for _, what, same in groups(made):
+            if same:
+                median, worst = error_of(same)
+                lines.append([what, str(len(same)), f"{median:.1%}", f"{worst['error']:+.1%}"])
+        report.table(f"predicted over simulated times of what is taken - 1, {where}", ["of", "pairs", "median", "worst"], lines)
+        records += made
     return records
 
 
+def summary(records):
+    """(the median error in percent, whether it is as asked, a note on the worst) of a row."""
+    if not records:
+        return None, None, ""
+    median, worst = error_of(records)
+    note = f"{len(records)} pairs, worst {worst['error']:+.0%} ({worst['kind']} {worst['seed']} of {worst['ranks']}, " \
+           f"{worst['taken']}, {report.size_name(worst['bytes'])})"
+    return 100 * median, median <= predict.MEDIAN and abs(worst["error"]) <= predict.WORST, note
+
+
 def rows(records, _):
-    """See rows.py: of all pairs what is asked, then where the errors are."""
-    for key, what, same in groups(records):
-        asked = key == "all"
-        median, worst = error_of(same) if same else (None, None)
-        note = f"{len(same)} pairs, worst {worst['error']:+.0%} ({worst['kind']} {worst['seed']} of {worst['ranks']}, " \
-               f"{worst['taken']}, {report.size_name(worst['bytes'])})" if same else ""
-        yield row(f"drawn/{key}", f"what is taken on networks that nothing was set on, predicted against simulated, {what}: median error",
-                  predict.ASKED if asked else "", "drawn", median and 100 * median, "%",
-                  same and median <= predict.MEDIAN and abs(worst["error"]) <= predict.WORST, note=note)
+    """See rows.py: of all pairs what is asked, then where the errors are; then what --op and --mbit asked for besides."""
+    text = "what is taken on networks that nothing was set on, predicted against simulated, {}: median error"
+    others = {}
+    for record in records:
+        operation, mbit = record.get("op", OP), record.get("mbit")
+        others.setdefault((operation, tuple(mbit) if mbit else None), []).append(record)
+    for key, what, same in groups(others.pop((OP, None), [])):
+        asked = predict.ASKED if key == "all" else ""
+        median, met, note = summary(same)
+        yield row(f"drawn/{key}", text.format(what), asked, "drawn", median, "%", met, note=note)
+    for (operation, mbit), same in others.items():
+        rates = [f"{mbit[0]:g}-{mbit[1]:g}"] if mbit else []
+        median, _, note = summary(same)
+        yield row("/".join(["drawn", operation, *rates]), text.format(", ".join(filter(None, (operation, rates_words(mbit))))), "",
+                  " ".join(["drawn --op", operation, *(f"--mbit {word}" for word in rates)]), median, "%", note=note)

@@ -207,6 +207,24 @@ class Verdicts(unittest.TestCase):
         row = one("predict", [good, good, pair(126, 110)], "predict/unseen/6/model")
         self.assertEqual(row["note"], "3 pairs, worst +26% (ring, 1 MiB), at 1 MiB 5%")
 
+    def test_other_collectives_and_rates_on_drawn_networks_have_rows_of_their_own(self):
+        record = {"scenario": "drawn", "kind": "star", "seed": 1, "ranks": 8, "bytes": M, "taken": "ring", "error": -0.05}  # as they once were
+        far = {"kind": "mesh", "error": 0.6}
+        records = [record, record | {"op": "all_reduce", "mbit": None}, record | far | {"op": "all_gather", "mbit": None},
+                   record | far | {"op": "all_reduce", "mbit": [1000, 100000]}]
+        row = one("drawn", records, "drawn/all")
+        self.assertEqual((row["verdict"], row["note"]), (rows.PASS, "2 pairs, worst -5% (star 1 of 8, ring, 1 MiB)"))
+        self.assertEqual(self.verdict("drawn", [record | far], "drawn/all"), rows.MISS)
+        row = one("drawn", records, "drawn/all_gather")
+        self.assertEqual((row["verdict"], row["measured"], row["command"]), (rows.NOT_ASKED, 60, 'make bench ARGS="drawn --op all_gather"'))
+        row = one("drawn", records, "drawn/all_reduce/1000-100000")
+        self.assertEqual(row["command"], 'make bench ARGS="drawn --op all_reduce --mbit 1000-100000"')
+        settings = bench.parse_arguments("drawn --op all_reduce,all_gather --mbit 1000-100000".split())
+        self.assertEqual((settings.op, settings.mbit), (["all_reduce", "all_gather"], [1000, 100000]))
+        for words in ("100-10", "0-10", "10", "a-b", "1-inf"):
+            with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                bench.parse_arguments(["drawn", "--mbit", words])
+
     def test_what_a_group_takes_is_held_to_every_planner_that_was_measured(self):
         record = {"seed": 1, "ranks": 32, "bytes": 2 * M, "bound_ms": 3500, "errors": {}, "taken": "packed",
                   "predicted_ms": {"packed": 4100.0, "ring": 6800.0}, "ms": {"default": 4450, "packed": 4382, "ring": 6894}}
