@@ -158,7 +158,7 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
     return;
   }
   const Picoseconds backlog = link.busy_until - now;
-  if (admit(l, packet, backlog > 0 ? s.transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
+  if (admit(l, packet, backlog > 0 ? d.narrowest.bytes_in(backlog) : 0)) launch(l, packet, now);
 }
 
 bool Network::admit(int l, Packet* packet, std::int64_t queued) {

@@ -11,7 +11,8 @@
 // free.
 //
 // Switches store and forward: a packet arrives when its last bit has, `latency` after it was sent. Capacity
-// groups work like a FIFO in front of their links; a link's burst is a token bucket's.
+// groups work like a FIFO in front of their links, of which all that waits counts for the queue of each; a
+// link's burst is a token bucket's.
 #pragma once
 
 #include <array>

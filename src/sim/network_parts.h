@@ -79,6 +79,7 @@ struct Network::LinkDetails {
   std::shared_ptr<const QueuePolicy> policy;
   std::unique_ptr<Port> port;   // where there are priorities
   std::vector<int> groups;      // of capacity
+  TransmitTime narrowest;       // the link's, or that of a slower group, behind which its packets wait
   Picoseconds burst = 0;        // as time at the link's rate
   std::int64_t mark_bytes = 0;  // what the policy comes to here
   std::int64_t limit_bytes = 0;

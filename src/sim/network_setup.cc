@@ -72,6 +72,14 @@ Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options,
     for (const int l : group.links) details(l).groups.push_back(static_cast<int>(groups_.size()));
     groups_.push_back({TransmitTime(group.capacity), 0});
   }
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    Bandwidth least = cluster.links[l].capacity;
+    for (const int g : details_[l].groups) {
+      const Bandwidth shared = cluster.groups[static_cast<std::size_t>(g)].capacity;
+      if (shared.bits_per_second < least.bits_per_second) least = shared;
+    }
+    details_[l].narrowest = TransmitTime(least);
+  }
   const int workers = cluster.workers();
   for (std::size_t l = 0; l < links_.size(); ++l) {
     const cluster::Link& given = cluster.links[l];
@@ -119,13 +127,13 @@ void Network::settle(int l) {
     round_trip_ = longest_round_trip();
   d.limit_bytes = policy.limit_bytes;
   if (policy.limit_round_trips > 0)
-    d.limit_bytes = std::max(d.limit_bytes, policy.limit_round_trips * shape.transmit.bytes_in(round_trip_));
+    d.limit_bytes = std::max(d.limit_bytes, policy.limit_round_trips * d.narrowest.bytes_in(round_trip_));
   if (d.limit_bytes > 0) look_from(d.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
   d.mark_bytes = policy.mark_bytes;
   if (policy.mark_by_delay) {
-    d.mark_bytes = std::max(d.mark_bytes, shape.transmit.bytes_in(round_trip_));
+    d.mark_bytes = std::max(d.mark_bytes, d.narrowest.bytes_in(round_trip_));
     if (d.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, d.limit_bytes / 2);
   }
   if (d.mark_bytes > 0) look_from(d.mark_bytes);
@@ -144,8 +152,8 @@ Picoseconds Network::longest_round_trip() const {
   const auto one_way = [this](int from, int to, std::int64_t bytes) {
     Picoseconds time = 0;
     for (const int l : path(from, to, kNoRoute, 0)) {
-      const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
-      time += TransmitTime(link.capacity).of(bytes) + picoseconds(link.latency);
+      time += details_[static_cast<std::size_t>(l)].narrowest.of(bytes) +
+              picoseconds(cluster_.links[static_cast<std::size_t>(l)].latency);
     }
     return time;
   };
@@ -258,7 +266,7 @@ std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
-  return (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+  return (backlog > 0 ? d.narrowest.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
 }
 
 std::vector<int> Network::path(int from, int to, std::uint32_t route, std::uint32_t spread) const {
@@ -310,13 +318,14 @@ void Network::add_carried(int l, std::int64_t packets, std::int64_t bytes) {
 Picoseconds Network::clear_at(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
-  return std::max(link.busy_until, now) + (d.port ? shape(link).transmit.of(d.port->bytes) : 0);
+  return std::max(link.busy_until, now) + (d.port ? d.narrowest.of(d.port->bytes) : 0);
 }
 
 std::int64_t Network::sent_bytes(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
-  return link.bytes - (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0);
+  if (backlog <= 0) return link.bytes;
+  return link.bytes - details_[static_cast<std::size_t>(l)].narrowest.bytes_in(backlog);
 }
 
 LinkCounters Network::counters(int l) const {
@@ -325,8 +334,8 @@ LinkCounters Network::counters(int l) const {
   LinkCounters c;
   c.packets = link.packets;
   c.bytes = link.bytes;
-  c.most_queued_bytes = shape(link).transmit.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) +
-                        (d.port ? d.port->most_bytes : 0);
+  c.most_queued_bytes =
+      d.narrowest.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) + (d.port ? d.port->most_bytes : 0);
   c.marked = d.marked;
   c.trimmed = d.trimmed;
   c.dropped = d.dropped;

@@ -452,6 +452,36 @@ TEST(Network, LinksOfAGroupShareItsCapacity) {
   EXPECT_NEAR(static_cast<double>(r.arrivals.back().at), 12e6 * 1000, 12e6 * 10);
 }
 
+// The link would send five times as much in the time that its packets wait.
+TEST(Network, WhatWaitsForASlowerGroupIsCountedAtTheRateOfTheGroup) {
+  cluster::Cluster cluster = star(2, kTen);
+  cluster.groups.push_back({"riser", Bandwidth{2e9}, {0}});
+  SimulationOptions options;
+  options.network.host_queue.limit_bytes = 20 * 1500;
+  options.network.host_queue.mark_bytes = 10 * 1500;
+  Recorder r(cluster, options);
+  for (std::uint32_t i = 0; i < 40; ++i) r.send(0, 1, i);
+  const Network& network = r.simulation.network();
+  EXPECT_NEAR(static_cast<double>(network.queued_bytes(0, 0)), 20 * 1500, 1500);
+  EXPECT_NEAR(static_cast<double>(network.sent_bytes(0, 0)), 0, 1500);
+  r.simulation.run();
+  EXPECT_EQ(r.arrivals.size(), 20U);
+  EXPECT_EQ(network.counters(0).marked[0], 9U);
+  EXPECT_NEAR(static_cast<double>(network.counters(0).most_queued_bytes), 20 * 1500, 1);
+}
+
+// A packet of 1514 bytes and one of 66 back take 11.4 us, in which the group sends 2840 bytes.
+TEST(Network, MarksByDelayGoByTheRateOfASlowerGroup) {
+  cluster::Cluster cluster = star(2, kTen);
+  cluster.groups.push_back({"riser", Bandwidth{2e9}, {0}});
+  SimulationOptions options;
+  options.network.host_queue.mark_by_delay = true;
+  Recorder r(cluster, options);
+  for (std::uint32_t i = 0; i < 10; ++i) r.send(0, 1, i);
+  r.simulation.run();
+  EXPECT_EQ(r.simulation.network().counters(0).marked[0], 7U);
+}
+
 TEST(Network, ABurstPassesATokenBucketAtOnce) {
   cluster::Cluster cluster = star(2, kGigabit);
   cluster.links[0].burst = Bytes{6000};
