@@ -1,5 +1,6 @@
 #include "sim/digests.h"
 
+#include "sim/pulled_options.h"
 #include "sim/ranks.h"
 #include "sim/topologies.h"
 #include "sim/workload_run.h"
@@ -156,6 +157,58 @@ std::uint64_t failures() {
              "  - {at: 600us, fail: r4->r5}\n");
 }
 
+// Everybody to everybody, half of it to one host, of 2 to 162 KB, beginning within 60 us.
+Matrix mixed_sizes() {
+  Matrix matrix;
+  matrix.nodes = 12;
+  for (int a = 0; a < matrix.nodes; ++a)
+    for (int b = 0; b < matrix.nodes; ++b) {
+      const int id = matrix.nodes * a + b;
+      const int to = id % 2 == 0 ? b : 5;
+      if (a != to)
+        matrix.connections.push_back({a, to, id, id * 37 % 60 * 1'000'000, 2000 + id % 9 * 20'000});
+    }
+  return matrix;
+}
+
+std::uint64_t run_mixed_sizes(SimulationOptions options) {
+  options.seed = 5;
+  options.network.seed = 9;
+  options.network.loss.loss = 0.001;
+  return run(leaf_spine(3, 4, 2, {Bandwidth{10e9}, Nanoseconds{700}}, {Bandwidth{25e9}, Nanoseconds{400}}),
+             options, mixed_sizes());
+}
+
+// As --transport ndp, pfabric and pias set it: pulls, headers that go before and full queues of either kind.
+std::uint64_t sizes_pulled() {
+  return run_mixed_sizes(pulled_options());
+}
+
+std::uint64_t sizes_by_what_is_left() {
+  SimulationOptions options;
+  options.transport.kind = TransportKind::pfabric;
+  options.transport.first_window = 0;
+  options.transport.least_rto = Nanoseconds{0};
+  options.transport.spray = options.transport.turns = true;
+  options.network.switch_queue.least_left_first = true;
+  options.network.switch_queue.limit_bytes = 8 * 1514;
+  options.network.switch_queue.limit_round_trips = 2;
+  return run_mixed_sizes(options);
+}
+
+std::uint64_t sizes_demoted() {
+  SimulationOptions options;
+  options.transport.turns = true;
+  options.transport.ack_every = 1;
+  options.transport.demote_bytes = {5'000, 15'000, 30'000, 50'000, 75'000, 100'000, 140'000};
+  auto& queue = options.network.switch_queue;
+  queue.priorities = options.network.host_queue.priorities = 8;
+  queue.limit_bytes = 90'000;
+  queue.mark_bytes = 20'000;
+  queue.mark_by_delay = true;
+  return run_mixed_sizes(options);
+}
+
 }  // namespace
 
 const std::vector<DigestRun>& digest_runs() {
@@ -165,6 +218,9 @@ const std::vector<DigestRun>& digest_runs() {
       {"sprayed_losses", 7790622929888655316U, sprayed_losses},
       {"jitter", 13292406854344332008U, jitter},
       {"failures", 5409019699949358761U, failures},
+      {"ndp", 3526580840196049605U, sizes_pulled},
+      {"pfabric", 11756840450992729216U, sizes_by_what_is_left},
+      {"pias", 3551827138278488579U, sizes_demoted},
   };
   return kRuns;
 }
