@@ -75,7 +75,8 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
   protocol::SwitchCounters counters() const { return *box_.counters(sums_.job_.terms.job); }
 
  private:
-  static protocol::SwitchLimits limits(const protocol::JobTerms& terms) {
+  static protocol::SwitchLimits limits(protocol::JobTerms terms) {
+    terms.above.emplace();  // it takes a little more memory
     protocol::SwitchLimits limits;
     limits.memory_bytes = protocol::memory_of(terms).total;
     limits.bytes_per_second = terms.bytes_per_second;

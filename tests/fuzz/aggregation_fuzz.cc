@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     header.sender = now % 3 == 0 ? 1 : 0;
     for (const protocol::SwitchAction& action : box.on(header, payload, {header.sender, 1}, now))
       fuzz::require(action.payload.size() <= packet_bytes(terms));
-    for (int i = 0; i < 5 && box.next_time_ns() <= now; ++i)
+    for (int i = 0; i < 6 && box.next_time_ns() <= now; ++i)
       for (const protocol::SwitchAction& action : box.on_time(now))
         fuzz::require(action.payload.size() <= packet_bytes(terms));
     fuzz::require(box.next_time_ns() > now);

@@ -516,6 +516,74 @@ TEST(AggregationSwitch, ARacksSwitchPassesOneContributionUpAndTheResultDown) {
   expect_sum(leaf.send(0, 1, {0, 4, {1}}), To::one, 50);
 }
 
+struct LeafBelow : OneSwitch {
+  static JobTerms terms() {
+    JobTerms rack = terms_of(1);
+    rack.above = SwitchAbove{5, 1000};
+    return rack;
+  }
+  LeafBelow() : OneSwitch(terms()) {}
+  std::vector<Said> pass(std::uint16_t slot, const std::vector<Part>& parts) {
+    return hand(header(0, 1, slot), payload(parts));
+  }
+  void refuse(std::uint16_t slot, std::uint32_t wait_us, AggregationReason reason = AggregationReason::busy) {
+    wire::DatagramHeader h = header(900, 1, slot);
+    h.type = static_cast<std::uint8_t>(AggregationType::refusal);
+    std::array<std::byte, wire::kRefusalBytes> bytes{};
+    wire::encode(wire::AggregationRefusal{reason, wait_us, AggregationType::contribution}, bytes);
+    EXPECT_THAT(unpacked(box.on_above(h, bytes, now_ns)), IsEmpty());
+  }
+  std::vector<Said> at(std::int64_t when_ns) {
+    now_ns = when_ns;
+    std::vector<Said> all;
+    while (box.next_time_ns() <= now_ns)
+      for (Said& said : unpacked(box.on_time(now_ns))) all.push_back(said);
+    return all;
+  }
+};
+
+TEST(AggregationSwitch, WhatTheSwitchAboveIsTooBusyForIsSentWhenItHasSaid) {
+  LeafBelow leaf;
+  leaf.pass(0, {{0, 4, {1}}, {1, 5, {2}, 1}});
+  leaf.pass(1, {{4, 8, {3}}});
+  leaf.pass(2, {{8, 12, {4}}});
+  leaf.refuse(1, 300);
+  leaf.refuse(0, 200);
+  EXPECT_EQ(leaf.box.next_time_ns(), 200'000);
+  EXPECT_THAT(leaf.at(199'999), IsEmpty());
+  // Not before, when a worker asks: that slot is the one that is held back.
+  EXPECT_THAT(leaf.ask(0, 1, {0}), SizeIs(1));
+  const auto said = leaf.at(200'000);
+  ASSERT_THAT(said, SizeIs(1));
+  EXPECT_EQ(said[0].to, To::above);
+  EXPECT_EQ(said[0].header.own16, 0);
+  EXPECT_EQ(said[0].header.own32, 1U);
+  ASSERT_THAT(said[0].entries, SizeIs(2));
+  EXPECT_THAT(said[0].values<std::int32_t>(1), Each(2));
+  EXPECT_EQ(leaf.box.next_time_ns(), 300'000);
+  // Refused once more, and later than the other.
+  leaf.refuse(0, 400);
+  const auto other = leaf.at(300'000);
+  ASSERT_THAT(other, SizeIs(1));
+  EXPECT_EQ(other[0].header.own16, 1);
+  EXPECT_THAT(leaf.at(600'000), SizeIs(1));
+  EXPECT_THAT(leaf.at(10'000'000), IsEmpty()) << "what was not refused is not sent again";
+  EXPECT_EQ(leaf.counters().passed_again, 5U) << "columns: two, those two again, and one";
+}
+
+TEST(AggregationSwitch, WhatHasBeenAnsweredFromAboveIsNotSentThereAgain) {
+  LeafBelow leaf;
+  leaf.pass(0, {{0, 4, {1}}});
+  leaf.refuse(0, 200);
+  wire::DatagramHeader h = leaf.header(900, 1);
+  h.type = static_cast<std::uint8_t>(AggregationType::result);
+  expect_sum(unpacked(leaf.box.on_above(h, OneSwitch::payload({{0, 4, {50}}}), 1000)), To::all, 50);
+  EXPECT_THAT(leaf.at(200'000), IsEmpty());
+  leaf.refuse(77, 200);
+  EXPECT_EQ(leaf.counters().out_of_range, 1U);
+  EXPECT_EQ(leaf.box.next_time_ns(), std::numeric_limits<std::int64_t>::max());
+}
+
 TEST(AggregationSwitch, AWorkerThatSpeaksForTheSwitchAboveIsNotBelieved) {
   JobTerms rack = terms_of(2);
   rack.above = SwitchAbove{5, 1000};

@@ -233,11 +233,25 @@ void AggregationWorld::Member::send(const wire::DatagramHeader& header, std::spa
 
 void AggregationWorld::deliver_to_box(Box& box, const wire::DatagramHeader& header,
                                       const std::vector<std::byte>& payload, Peer from) {
-  std::span<const SwitchAction> actions;
-  if (from.host == kBoxHosts)
-    actions = box.box.on_above(header, payload, now_ns_);
-  else
-    actions = box.box.on(header, payload, from, now_ns_);
+  if (from.host != kBoxHosts) return perform(box, box.box.on(header, payload, from, now_ns_));
+  if (header.type == static_cast<std::uint8_t>(AggregationType::refusal)) hit(AggregationMark::busy_above);
+  perform(box, box.box.on_above(header, payload, now_ns_));
+  arm(box);
+}
+
+void AggregationWorld::arm(Box& box) {
+  const std::int64_t next = box.box.next_time_ns();
+  if (mutation_ == Mutation::silent_timers || next >= box.armed_ns) return;
+  box.armed_ns = next;
+  after(std::max<std::int64_t>(0, next - now_ns_), [this, &box, next] {
+    if (box.armed_ns != next) return;
+    box.armed_ns = std::numeric_limits<std::int64_t>::max();
+    while (box.box.next_time_ns() <= now_ns_) perform(box, box.box.on_time(now_ns_));
+    arm(box);
+  });
+}
+
+void AggregationWorld::perform(Box& box, std::span<const SwitchAction> actions) {
   for (const SwitchAction& action : actions) {
     const std::vector<std::byte> bytes(action.payload.begin(), action.payload.end());
     if (action.to == SwitchAction::To::above) {

@@ -66,6 +66,7 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(ordered, "floats were summed in the order of workers")                 \
   X(tree, "a sum was made by two levels of switches")                      \
   X(passed_again, "a switch sent its part up again")                       \
+  X(busy_above, "a switch was too busy for a rack's, and said when")       \
   X(two_jobs, "two jobs shared a switch")                                  \
   X(alone, "a job had one worker")                                         \
   X(many_workers, "a job had more workers than a word has bits")           \
@@ -114,6 +115,8 @@ class AggregationWorld {
   void crash(Job& job);
   void deliver_to_box(Box& box, const wire::DatagramHeader& header, const std::vector<std::byte>& payload,
                       Peer from);
+  void arm(Box& box);
+  void perform(Box& box, std::span<const SwitchAction> actions);
   void deliver_to_member(Job& job, std::size_t member, std::uint64_t life, wire::DatagramHeader header,
                          std::vector<std::byte> payload);
   void carry(std::function<void()> arrival);

@@ -85,6 +85,7 @@ struct AggregationWorld::Job {
 struct AggregationWorld::Box {
   std::size_t number = 0;
   AggregationSwitch box{SwitchLimits{}};
+  std::int64_t armed_ns = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace talweg::protocol

@@ -151,7 +151,7 @@ void SwitchThread::loop() {
     bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
     if (above_)
       more |= above_->receiver.receive([&](UdpReceiver::Datagram& datagram) { take_above(datagram, now); });
-    if (!more || now - kTakeFirstNs >= sums_.next_time_ns()) end_rounds(now);
+    if (!more || now - kTakeFirstNs >= sums_.next_time_ns()) on_time(now);
     flush_results();
     flush();
     if (orders_.given())
@@ -161,11 +161,16 @@ void SwitchThread::loop() {
   }
 }
 
-// Those that have lingered for long enough. Where no job is tolerant there are none.
-void SwitchThread::end_rounds(std::int64_t now_ns) {
+// Rounds that have lingered for long enough, and those that the switch above was too busy for.
+void SwitchThread::on_time(std::int64_t now_ns) {
   while (sums_.next_time_ns() <= now_ns)
-    for (const protocol::SwitchAction& action : sums_.on_time(now_ns))
-      send_to_all(jobs_.at(action.header.job), action);
+    for (const protocol::SwitchAction& action : sums_.on_time(now_ns)) {
+      Job& job = jobs_.at(action.header.job);
+      if (action.to == protocol::SwitchAction::To::all)
+        send_to_all(job, action);
+      else
+        send_above(*job.part, action);
+    }
 }
 
 void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {

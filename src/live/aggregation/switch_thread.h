@@ -129,7 +129,7 @@ class SwitchThread {
 
   void loop();
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
-  void end_rounds(std::int64_t now_ns);
+  void on_time(std::int64_t now_ns);
   void take_above(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void send_above(Part& part, const protocol::SwitchAction& action);
   bool flush_all();

@@ -166,10 +166,7 @@ void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, 
   } else if (refused_above_) {
     replies.refusal = refused_above_->reason;
   } else if (replies.now_ns - round.passed_ns >= terms_.above->resend_ns) {
-    ++counters_.passed_again;
-    round.passed_ns = replies.now_ns;
-    replies.to_above = true;
-    slots_.write(cell, entry.column, replies.on);
+    pass_again(cell, entry.column, replies);
   }
 }
 
@@ -203,67 +200,6 @@ void AggregationJob::name_missing(Replies& replies) const {
     replies.missing.add_name(worker);
     ++named;
   }
-}
-
-void AggregationJob::on_above(const wire::DatagramHeader& header, std::span<const std::byte> payload,
-                              std::int64_t now_ns, std::vector<SwitchAction>& actions) {
-  if (header.epoch != terms_.epoch) {
-    ++counters_.other_epoch;
-    return;
-  }
-  if (header.type == static_cast<std::uint8_t>(AggregationType::refusal)) {
-    wire::AggregationRefusal refusal;
-    if (wire::decode(payload, refusal) != nullptr)
-      ++counters_.malformed;
-    else if (refusal.reason != AggregationReason::busy)  // else it is sent again when a worker asks
-      refused_above_ = refusal;
-    return;
-  }
-  AggregationMessage message;
-  if (wire::decode(header, payload, message) != nullptr ||
-      (message.type != AggregationType::result && message.type != AggregationType::missing)) {
-    ++counters_.malformed;
-    return;
-  }
-  if (!in_range(header.own16, message)) {
-    ++counters_.out_of_range;
-    return;
-  }
-  const bool ends = message.type == AggregationType::result;
-  Replies replies(slots_, message.format, ends ? results_ + 1 : 0, now_ns);
-  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
-    answer_from_above(header, message, entry, data, replies);
-  });
-  collect(replies, header, nullptr, actions);
-}
-
-void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const AggregationMessage& message,
-                                       const AggregationEntry& entry, std::span<const std::byte> data,
-                                       Replies& replies) {
-  JobSlots::Cell cell = slots_.cell_of(header.own16, entry, header.own32);
-  Round& round = cell.round;
-  if (slots_.turn(header.own16, entry, header.own32) != JobSlots::Turn::current ||
-      round.state != Round::State::above) {
-    ++counters_.late;
-    return;
-  }
-  if (round.format != message.format || counts_differ(round, entry)) {
-    ++counters_.disagreements;
-    return;
-  }
-  if (message.type == AggregationType::missing) {
-    if (!entry.yours) return;
-    ++counters_.passed_again;
-    round.passed_ns = replies.now_ns;
-    replies.to_above = true;
-    slots_.write(cell, entry.column, replies.on);
-    return;
-  }
-  slots_.replace(cell, entry, data);
-  round.state = Round::State::done;
-  round.number = results_ + 1;
-  ++counters_.rounds;
-  slots_.write(cell, entry.column, replies.on);
 }
 
 void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal,

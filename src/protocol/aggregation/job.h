@@ -1,6 +1,7 @@
 // One job at a switch: what becomes of its datagrams. AggregationSwitch (switch.h) finds it.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -25,13 +26,17 @@ class AggregationJob {
           std::int64_t now_ns, std::vector<SwitchAction>& actions);
   void on_above(const wire::DatagramHeader& header, std::span<const std::byte> payload, std::int64_t now_ns,
                 std::vector<SwitchAction>& actions);
-  // When a round has lingered for long enough; the time that never comes: none does. on_time() is to be
-  // called until that lies ahead: it appends one action at most.
-  std::int64_t next_time_ns() const;
-  void on_time(std::int64_t now_ns, std::vector<SwitchAction>& actions);
+  // When a round has lingered for long enough, or is to be sent to the switch above once more; the time that
+  // never comes: none does. on_time() is to be called until that lies ahead: it appends one action at most.
+  std::int64_t next_time_ns() const { return terms_.above ? held_back_ns_ : lingers_until_ns(); }
+  void on_time(std::int64_t now_ns, std::vector<SwitchAction>& actions) {
+    if (now_ns < next_time_ns()) return;
+    terms_.above ? end_holding_back(now_ns, actions) : end_lingering(now_ns, actions);
+  }
 
  private:
   struct Replies;
+  static constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
   bool in_range(std::uint16_t slot, const wire::AggregationMessage& message) const;
   void contribute(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
                   const wire::AggregationEntry& entry, std::span<const std::byte> data, Replies& replies);
@@ -39,13 +44,19 @@ class AggregationJob {
               std::vector<SwitchAction>& actions);
   void query(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
              const wire::AggregationEntry& asked, Replies& replies);
-  void answer_from_above(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
-                         const wire::AggregationEntry& entry, std::span<const std::byte> data,
-                         Replies& replies);
   void disagree(Replies& replies);
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void again(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
+  // Of a job with a switch above, in job_above.cc.
+  void answer_from_above(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
+                         const wire::AggregationEntry& entry, std::span<const std::byte> data,
+                         Replies& replies);
+  void pass_again(JobSlots::Cell& cell, std::uint8_t column, Replies& replies);
+  void hold_back(std::uint16_t slot, std::int64_t until_ns);
+  void end_holding_back(std::int64_t now_ns, std::vector<SwitchAction>& actions);
   // Of a job that is tolerant, in job_tolerance.cc.
+  std::int64_t lingers_until_ns() const;
+  void end_lingering(std::int64_t now_ns, std::vector<SwitchAction>& actions);
   std::uint32_t column_of(std::size_t slot, std::size_t column) const {
     return static_cast<std::uint32_t>(slot * terms_.columns + column);
   }
@@ -72,7 +83,8 @@ class AggregationJob {
   LingeringRounds lingering_;
   LingerTime linger_time_;
   std::optional<wire::AggregationRefusal> refused_above_;
-  Peer asker_;  // of the datagram at hand
+  std::int64_t held_back_ns_ = kNeverTime;  // the first of the slots that the switch above is too busy for
+  Peer asker_;                              // of the datagram at hand
   std::byte refusal_[wire::kRefusalBytes] = {};
 };
 

@@ -120,6 +120,12 @@ std::span<Attendance> JobSlots::attendance() {
   return {reinterpret_cast<Attendance*>(columns.data() + columns.size()), terms_.workers};
 }
 
+std::span<std::int64_t> JobSlots::held_back() {
+  if (!terms_.above) return {};
+  std::byte* const at = memory_.data() + layout_.total - layout_.packets - layout_.held_back;
+  return {reinterpret_cast<std::int64_t*>(at), terms_.slots};
+}
+
 std::span<std::byte> JobSlots::packet(std::size_t i) {
   const std::size_t bytes = packet_bytes(terms_);
   std::byte* const packets = memory_.data() + layout_.total - layout_.packets;

@@ -35,9 +35,11 @@ struct Round {
     done,
   };
   std::uint64_t block = 0;
-  std::uint64_t next = 0;      // the least of those heard
-  std::int64_t passed_ns = 0;  // when it was last sent above; of a job that is tolerant: when half had come
-  std::uint64_t number = 0;    // of the result, among all that were sent to all; 0: it has not been
+  std::uint64_t next = 0;  // the least of those heard
+  // When it was last sent above, or is to be, where that switch is busy; of a job that is tolerant: when half
+  // had come.
+  std::int64_t passed_ns = 0;
+  std::uint64_t number = 0;  // of the result, among all that were sent to all; 0: it has not been
   std::uint32_t operation = 0;
   std::uint16_t remaining = 0;  // workers that have not been heard
   std::uint16_t count = 0;      // elements; 0: nobody has data
@@ -81,6 +83,8 @@ class JobSlots {
   // Of a job that is tolerant.
   std::span<Attendance> attendance();
   std::span<Lingering> lingering();
+  // By slot, of a job with a switch above: when that switch will take it again; 0: it is not held back.
+  std::span<std::int64_t> held_back();
   // The slot of the result of this number, if it is one of the last.
   std::uint16_t& slot_of_result(std::uint16_t number);
   std::span<std::byte> packet(std::size_t i);

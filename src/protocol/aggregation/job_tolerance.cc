@@ -1,6 +1,4 @@
 // A job's rounds that end without some of its workers: tolerance.h says when.
-#include <limits>
-
 #include "protocol/aggregation/job_replies.h"
 
 namespace talweg::protocol {
@@ -79,14 +77,13 @@ void AggregationJob::end_without(JobSlots::Cell& cell) {
   round.remaining = 0;
 }
 
-std::int64_t AggregationJob::next_time_ns() const {
-  if (lingering_.empty() || !linger_time_.is_known()) return std::numeric_limits<std::int64_t>::max();
+std::int64_t AggregationJob::lingers_until_ns() const {
+  if (lingering_.empty() || !linger_time_.is_known()) return kNeverTime;
   return lingering_.since_ns(lingering_.first()) + linger_time_.ns();
 }
 
 // All of a slot's rounds whose time is up, in one datagram.
-void AggregationJob::on_time(std::int64_t now_ns, std::vector<SwitchAction>& actions) {
-  if (now_ns < next_time_ns()) return;
+void AggregationJob::end_lingering(std::int64_t now_ns, std::vector<SwitchAction>& actions) {
   wire::DatagramHeader header;
   header.own16 = static_cast<std::uint16_t>(lingering_.first() / terms_.columns);
   std::optional<Replies> replies;

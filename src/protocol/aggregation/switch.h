@@ -57,8 +57,8 @@ class AggregationSwitch {
   std::span<const SwitchAction> on_switchml(std::span<const std::byte> packet, Peer from,
                                             std::int64_t now_ns);
 
-  // Of jobs that are tolerant: when rounds have lingered for long enough, and what is to be sent then, for
-  // one of them at a time: until the next time lies ahead.
+  // When rounds of jobs that are tolerant have lingered for long enough, or the switch above takes what it
+  // was too busy for; and what is to be sent then, for one of them at a time: until the next time lies ahead.
   std::int64_t next_time_ns() const;
   std::span<const SwitchAction> on_time(std::int64_t now_ns);
 

@@ -24,7 +24,7 @@ constexpr std::size_t kFewColumns = 4;
 
 void add_up(JobMemory& m) {
   m.cell = (m.round + m.contributors + m.sums + m.parts + kCacheLine - 1) / kCacheLine * kCacheLine;
-  m.total = m.cells * m.cell + m.peers + m.gaps + m.sent + m.tolerance + m.packets;
+  m.total = m.cells * m.cell + m.peers + m.gaps + m.sent + m.tolerance + m.held_back + m.packets;
 }
 
 }  // namespace
@@ -42,6 +42,7 @@ JobMemory memory_of(const JobTerms& t) {
   m.sent = results_kept(t) * sizeof(std::uint16_t);
   if (t.tolerant)
     m.tolerance = std::size_t{t.slots} * t.columns * sizeof(Lingering) + t.workers * sizeof(Attendance);
+  if (t.above) m.held_back = t.slots * sizeof(std::int64_t);
   m.packets = kMaxSwitchActions * packet_bytes(t);
   add_up(m);
   return m;
@@ -61,9 +62,11 @@ JobMemory memory_of(const SwitchmlTerms& t) {
 std::string explain(const JobMemory& m) {
   return fmt::format(
       "{} cells (slots x columns x {} versions) x {} bytes ({} round + {} contributors + {} sums + {} "
-      "ordered parts, on whole cache lines) + {} peers + {} gaps + {} results sent{} + {} packets = {} bytes",
+      "ordered parts, on whole cache lines) + {} peers + {} gaps + {} results sent{}{} + {} packets = {} "
+      "bytes",
       m.cells, m.tolerance > 0 ? 3 : 2, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.gaps,
-      m.sent, m.tolerance > 0 ? fmt::format(" + {} tolerance", m.tolerance) : "", m.packets, m.total);
+      m.sent, m.tolerance > 0 ? fmt::format(" + {} tolerance", m.tolerance) : "",
+      m.held_back > 0 ? fmt::format(" + {} held back", m.held_back) : "", m.packets, m.total);
 }
 
 std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block, bool tolerant) {

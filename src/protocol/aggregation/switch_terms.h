@@ -84,6 +84,7 @@ struct JobMemory {
   std::size_t gaps = 0;          // what of each worker's has not come
   std::size_t sent = 0;          // of which slots the last results were
   std::size_t tolerance = 0;     // which rounds linger, and what each worker may be absent in
+  std::size_t held_back = 0;     // where a switch is above: slots that it is too busy for
   std::size_t packets = 0;       // that are being made
   std::size_t total = 0;
 };
