@@ -1,4 +1,5 @@
 // A switch refuses whom it cannot serve, takes orders, lends no more than it has; each says so in one line.
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -105,6 +106,57 @@ TEST(SwitchOrders, EncryptsNothingWithoutAKeyNorForSomeWorkersOfAJobAlone) {
   }
   const auto errors = run(both, [](SwitchClient&, std::uint16_t) {});
   EXPECT_THAT(errors, testing::Contains(HasSubstr("of job a disagree whether datagrams are encrypted")));
+}
+
+// Between a worker and a switch: the one's hello says another version, and so does the other's challenge.
+class OfAnotherVersion {
+ public:
+  static constexpr std::byte kVersion{99};
+  explicit OfAnotherVersion(const Endpoint& at) : at_(at) {
+    thread_ = std::thread([this] {
+      const FileDescriptor worker = accept_tcp();
+      const FileDescriptor there = connect_tcp(at_, soon());
+      pass(worker, there, wire::kHelloBytes, 8);
+      pass(there, worker, wire::kChallengeBytes, 2);
+      is_cut = wait_ready(there, false, soon()) && ::recv(there.get(), &byte_, 1, 0) == 0;
+    });
+  }
+  ~OfAnotherVersion() { thread_.join(); }
+  Endpoint address() const { return local_endpoint(listener_); }
+  std::atomic<bool> is_cut{false};  // by the switch, which waits for nothing more
+
+ private:
+  FileDescriptor accept_tcp() const {
+    EXPECT_TRUE(wait_ready(listener_, false, soon()));
+    return FileDescriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  }
+  static void pass(const FileDescriptor& from, const FileDescriptor& to, std::size_t bytes, std::size_t at) {
+    std::vector<std::byte> data(bytes);
+    receive_all(from, data.data(), bytes, soon());
+    EXPECT_EQ(data[at], std::byte{wire::kProtocolVersion});
+    data[at] = kVersion;
+    send_all(to, data.data(), bytes, soon());
+  }
+  const Endpoint at_;
+  const FileDescriptor listener_ = listen_tcp({own_address(), 0});
+  std::byte byte_{};
+  std::thread thread_;
+};
+
+TEST(SwitchOrders, WhoIsOfAnotherVersionIsToldBothAndOthersAreServed) {
+  const Served served;
+  const OfAnotherVersion between(served.service().address());
+  SwitchClientOptions other = served.worker(0, 1);
+  other.address = between.address();
+  const std::string versions = fmt::format(
+      "it speaks protocol version 99, this side speaks {}: install the same "
+      "version everywhere",
+      wire::kProtocolVersion);
+  expect_error([&] { SwitchClient client(other); }, ErrorCode::version, versions);
+  wait_until([&] { return between.is_cut.load(); });
+  expect_none(run(all(served, 2), [](SwitchClient& client, std::uint16_t number) {
+    sum_and_check(client, number, 2, 1, {1000});
+  }));
 }
 
 TEST(SwitchOrders, HasOneKeyAndListensNowhereElseWithout) {
