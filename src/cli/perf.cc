@@ -115,6 +115,16 @@ int perf_simulated(const PerfOptions& perf, const std::string& network, const st
   return 0;
 }
 
+// `hosts`: by rank, "name pid".
+bool is_first_of_host(const std::vector<std::string>& hosts, int rank) {
+  const auto host_name = [](const std::string& host) { return host.substr(0, host.find(' ')); };
+  for (int before = 0; before < rank; ++before)
+    if (host_name(hosts[static_cast<std::size_t>(before)]) ==
+        host_name(hosts[static_cast<std::size_t>(rank)]))
+      return false;
+  return true;
+}
+
 int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, const std::string& json) {
   const auto launcher = group::find_place({});
   if (!how.address.empty()) check_switch_perf(how, options, launcher.size);
@@ -135,6 +145,9 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
     const live::SwitchClientOptions at = switch_client_options(how, options, *group);
     client.emplace(at);
     setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how.sparse, ranks);
+    if (const std::string shortage = client->shortage();
+        !shortage.empty() && is_first_of_host(setup.hosts, group->rank()))
+      say("talweg perf: --switch: {}\n", shortage);
   }
   printer.line(header_text(options, setup));
 

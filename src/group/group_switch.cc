@@ -35,10 +35,12 @@ std::string if_dense(std::optional<double> seconds, double votes_seconds) {
 
 void GroupImpl::use_switch(const SwitchWish& wish) {
   if (!wish.wanted || size() < 2) return;
-  SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number()), {}};
+  SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number())};
+  const std::vector<int>& hosts = machines();
+  const int host = hosts[static_cast<std::size_t>(rank())];
+  place.speaks_for_host = std::ranges::find(hosts, host) - hosts.begin() == rank();
   if (wish.of_rack) {
-    const std::uint64_t own = live::switch_number(
-        wish.at[0].address, std::to_string(identity_.machines[static_cast<std::size_t>(rank())]));
+    const std::uint64_t own = live::switch_number(wish.at[0].address, std::to_string(host));
     place.switches.resize(static_cast<std::size_t>(size()));
     const std::vector<std::size_t> ones(place.switches.size(), 1);
     all_gather(&own, place.switches.data(), ones, DataType::u64);

@@ -183,6 +183,7 @@ void SwitchStream::serve() {
       options.ordered = wish_.ordered;
       options.block = wish_.block;
       options.key_from = "TALWEG_SWITCH_KEY_FILE";
+      options.socket = wish_.socket;
       options.join_deadline_ns = live::now_ns() + kJoinNs;
       options.idle = [this] { check_stopped(); };
       live::SwitchClient client(options);
@@ -276,6 +277,9 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
     said_ = false;
     ++lives_;
   }
+  const std::string shortage = client.shortage();
+  if (place_.speaks_for_host && !shortage.empty() && !std::exchange(said_shortage_, true))
+    log_.log(LogLevel::warn, "plan", "sums by the switch at {}: {}", to_string(at_.address), shortage);
   log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(at_.address),
            wish_.is_measured()
                ? fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9)

@@ -39,6 +39,7 @@ class SwitchStream {
     int size = 1;
     std::string job;
     std::vector<std::uint64_t> switches = {};  // by rank, as of live::sit_down(); empty: all are at this one
+    bool speaks_for_host = true;               // of what is the host's, once
   };
   // Seconds of a sum, as measured when this life began.
   struct Cost {
@@ -118,6 +119,7 @@ class SwitchStream {
   Traffic past_, traffic_;  // of clients that were before this one, and with it
   std::string why_not_ = "it is being joined";
   bool said_ = false;  // that it is not there
+  bool said_shortage_ = false;
 
   std::thread thread_;
 };

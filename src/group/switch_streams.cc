@@ -95,6 +95,7 @@ void SwitchStreams::open(Streams& streams, const std::string& job) const {
     own.job = job;
     // Two of the addresses may be those of one switch.
     if (wish_.at.size() > 1) own.job += fmt::format("-{}", streams.size());
+    own.speaks_for_host = place_.speaks_for_host && &streams == &streams_ && streams.empty();
     streams.push_back(std::make_unique<SwitchStream>(wish_, at, std::move(own), log_, changed_));
   }
 }

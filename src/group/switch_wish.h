@@ -8,6 +8,7 @@
 
 #include "cluster/cluster.h"
 #include "live/system.h"
+#include "live/udp/udp_socket.h"
 #include "talweg/group.h"
 #include "wire/key.h"
 
@@ -48,6 +49,7 @@ struct SwitchWish {
   bool is_measured() const { return !always || sparse == SwitchSparse::chosen; }
   std::optional<wire::Secret> key;  // of all
   bool encrypted = false;           // what goes to them, under that key
+  live::UdpOptions socket = {};     // for tests
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
 // TALWEG_CLUSTER describes; where these are of racks, that of this rank's. Throws Error{invalid_argument} for

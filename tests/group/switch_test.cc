@@ -1,4 +1,5 @@
 // All_reduces of a group through a switch, which comes, goes, falls silent, or is not there.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -8,6 +9,8 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <limits>
+#include <mutex>
 #include <optional>
 
 #include "group/switch_stream.h"
@@ -205,6 +208,35 @@ TEST(Switched, AGroupIsLeftAtOnceWhileASilentSwitchIsMeasured) {
     measuring = true;
     return static_cast<int>(n);
   };
+  TEST(Switched, ABufferThatIsTooSmallIsSaidOnceByOneRankOfAHost) {
+    const live::Served served;
+    const auto address = served.service().address();
+    group::SwitchWish wish;
+    wish.wanted = wish.always = true;
+    wish.at = {{address, to_string(address)}};
+    wish.socket.receive_bytes = std::numeric_limits<int>::max();  // no kernel gives as much
+    const TemporaryFile said;
+    const FileDescriptor file(::open(said.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    for (const bool speaks : {false, true}) {
+      group::SwitchStream::Place place{0, 1, speaks ? "speaks" : "listens"};
+      place.speaks_for_host = speaks;
+      group::SwitchStream stream(wish, wish.at[0], place,
+                                 Logger(0, LogSettings{LogLevel::warn, LogFilter(), file.get(), {}}), [] {});
+      for (int life = 0; life < 2; ++life) {
+        live::wait_until([&] { return stream.cost().has_value(); });
+        stream.abandon(*stream.line_up().first);
+      }
+    }
+    std::ifstream lines(said.path());
+    std::vector<std::string> shortages;
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("the kernel gives UDP sockets ") != std::string::npos) shortages.push_back(line);
+    EXPECT_THAT(shortages,
+                ::testing::ElementsAre(::testing::AllOf(
+                    HasSubstr("sums by the switch at " + to_string(address) + ": the kernel gives"),
+                    HasSubstr("sysctl -w net.core.rmem_max="))));
+  }
+
   const live::Served served(options);
   std::atomic<std::int64_t> leaving_ns{0};
   run_ranks(

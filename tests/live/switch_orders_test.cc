@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 
 #include "served_switch.h"
@@ -106,6 +107,25 @@ TEST(SwitchOrders, EncryptsNothingWithoutAKeyNorForSomeWorkersOfAJobAlone) {
   }
   const auto errors = run(both, [](SwitchClient&, std::uint16_t) {});
   EXPECT_THAT(errors, testing::Contains(HasSubstr("of job a disagree whether datagrams are encrypted")));
+}
+
+TEST(SwitchOrders, AReceiveBufferThatIsTooSmallIsSaidWithTheSlotsThatItCosts) {
+  const Served served;
+  SwitchClientOptions greedy = served.worker(0, 1);
+  greedy.socket.receive_bytes = std::numeric_limits<int>::max();  // no kernel gives as much
+  EXPECT_THAT(SwitchClient(greedy).shortage(),
+              testing::AllOf(HasSubstr("the kernel gives UDP sockets "), HasSubstr(" net.core.rmem_max=")));
+
+  wire::SwitchOpened terms;
+  terms.threads = 2;
+  terms.columns = 15;
+  terms.block = 256;
+  terms.slots = 6;
+  EXPECT_EQ(slots_missed(terms, false, 208 << 10, 4 << 20),
+            "; it costs slots: 6 of each of the switch's threads, and not up to 132");
+  EXPECT_EQ(slots_missed(terms, false, 4 << 20, 4 << 20), "");
+  terms.slots = 5;
+  EXPECT_EQ(slots_missed(terms, false, 208 << 10, 4 << 20), "") << "another worker has less, or the switch";
 }
 
 // Between a worker and a switch: the one's hello says another version, and so does the other's challenge.

@@ -88,6 +88,20 @@ void sit_down(SwitchClientOptions& o, std::size_t rank, std::span<const std::uin
 
 SwitchClient::Lane::Lane(SwitchClient& c, std::size_t number)
     : client(c),
+std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::size_t window,
+                         std::size_t wanted) {
+  const std::size_t datagram = wire::aggregation_payload(terms.columns, terms.block, 4) +
+                               (tolerant ? terms.columns * wire::kMaxAbsent * 2 : 0) +
+                               bytes_around(terms.protection);
+  const auto fit = [&](std::size_t bytes) {
+    return protocol::slots_that_fit(bytes, std::numeric_limits<std::size_t>::max(), 1, terms.threads,
+                                    datagram, 0xffff);
+  };
+  if (fit(window) > terms.slots || fit(wanted) <= terms.slots) return {};
+  return fmt::format("; it costs slots: {} of each of the switch's threads, and not up to {}", terms.slots,
+                     fit(wanted));
+}
+
       to(0),
       sealer(c.terms_.secret, {c.terms_.job, c.terms_.epoch, c.options_.worker, self_of(c.options_, number)},
              suite_of(c.terms_)),
@@ -248,6 +262,11 @@ void SwitchClient::rethrow() const {
 }
 
 void SwitchClient::fail(ErrorCode code, const std::string& why) {
+std::string SwitchClient::shortage() const {
+  return socket_.shortage() + slots_missed(terms_, options_.tolerant, socket_.window(),
+                                           static_cast<std::size_t>(options_.socket.receive_bytes));
+}
+
   give_up(code, why);
   rethrow();
 }

@@ -69,6 +69,11 @@ std::uint64_t switch_number(const Endpoint& address, const std::string& host);
 void sit_down(SwitchClientOptions& options, std::size_t rank, std::span<const std::uint64_t> switches);
 
 // One worker's part. `out` has room for as many bytes as `in` and may be the same.
+// What a window of so many bytes costs a worker that has `terms`, beside one of `wanted`: "; it costs slots:
+// 13 of each of the switch's threads, and not up to 267". Empty: something else sets how many there are.
+std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::size_t window,
+                         std::size_t wanted);
+
 struct SwitchVector {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -91,7 +96,8 @@ class SwitchClient {
   SwitchClient& operator=(const SwitchClient&) = delete;
 
   const wire::SwitchOpened& terms() const { return terms_; }
-  const std::string& shortage() const { return socket_.shortage(); }
+  // One line for people, as UdpSocket::shortage(), and which slots it costs here. Empty: no buffer is short.
+  std::string shortage() const;
 
   // One sum at a time. The vector's memory stays as it is until the sum is done. Throws Error.
   void start(const SwitchVector& vector, std::int64_t deadline_ns);

@@ -9,9 +9,16 @@
 
 #include "live/join/gate.h"
 #include "live/system.h"
+#include "wire/datagram.h"
 #include "wire/switch_message.h"
 
 namespace talweg::live {
+
+// Of a packet with a datagram of a switch or a worker, all but the payload: the headers of IP, of UDP and of
+// the datagram, and its trailer.
+constexpr std::size_t bytes_around(wire::DatagramProtection protection) {
+  return 28 + wire::kDatagramHeaderBytes + wire::trailer_bytes(protection);
+}
 
 class SwitchLine {
  public:

@@ -35,10 +35,6 @@ constexpr std::size_t kSpareGuests = 64;  // besides workers: operators, and tho
 // Of a job, in bytes per second: below, a single datagram would take seconds.
 constexpr double kLeastRate = 1000;
 
-std::size_t udp_around(wire::DatagramProtection protection) {
-  return 28 + wire::kDatagramHeaderBytes + wire::trailer_bytes(protection);
-}
-
 bool same_user(const FileDescriptor& socket) {
   const auto user = user_at(socket);
   return user && (*user == 0 || *user == ::geteuid());
@@ -494,8 +490,9 @@ std::optional<wire::SwitchRefused> SwitchService::cut(const SwitchJobs::Job& job
             job.first.block, offer.payload)};
   cut.shape = *shape;
   cut.threads = offer.threads;
-  cut.slots = protocol::slots_that_fit(offer.window, threads_.front()->socket().window(), job.workers.size(),
-                                       offer.threads, shape->payload + udp_around(protection()), offer.slots);
+  cut.slots =
+      protocol::slots_that_fit(offer.window, threads_.front()->socket().window(), job.workers.size(),
+                               offer.threads, shape->payload + bytes_around(protection()), offer.slots);
   return std::nullopt;
 }
 
@@ -525,7 +522,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
   terms.ordered = job.first.ordered;
   terms.tolerant = job.first.tolerant;
   terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(cut.threads);
-  terms.burst_bytes = protocol::burst_for(terms, cut.shape.payload + udp_around(protection()));
+  terms.burst_bytes = protocol::burst_for(terms, cut.shape.payload + bytes_around(protection()));
   if (job.above) terms.above.emplace().worker = job.first.rack;
   opened = {terms.job,
             terms.epoch,
