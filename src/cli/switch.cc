@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/host_port.h"
@@ -153,12 +154,15 @@ int serve(const SwitchFlags& flags) {
   options.key = [file = flags.key_file] { return key_of(file); };
   options.describe = [](const live::SwitchStatus& s) { return observe::switch_metrics(s); };
   if (status.wanted())
-    options.publish = [&status](const std::string& text) {
+    options.publish = [&status, said = std::string()](const std::string& text) mutable {
+      std::string wrong;
       try {
         status.write(text);
       } catch (const Error& e) {  // a full disk is no reason to let jobs fail
-        say("talweg switch: {}\n", printable(e.what()));
+        wrong = printable(e.what());
       }
+      // Once, however often it is tried again.
+      if (wrong != std::exchange(said, wrong) && !wrong.empty()) say("talweg switch: {}\n", wrong);
     };
   if (flags.switchml.empty() &&
       (flags.switchml_open || flags.switchml_port || flags.switchml_elements != 256))

@@ -210,6 +210,27 @@ try --switchml-open; try --switchml 127.0.0.1,127.0.0.1; try --switchml 127.0.0.
                     HasSubstr("--slots: SwitchML's packets can name 32768")));
 }
 
+// The limit of a file's size stands for a full disk: the status has no room, and what the switch says has.
+TEST(SwitchCommand, OnAFullDiskSaysOnceThatItsStatusIsNotWrittenAndGoesOn) {
+  const Outcome outcome = shell("trap '' XFSZ\n" + with_switch("--status prom", R"(
+until test -s prom; do sleep 0.05; done
+lines=$(wc -l <prom)
+prlimit --pid $pid --fsize=2048:unlimited
+until grep -q prom said; do sleep 0.05; done
+"$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -n 3 -b 1M -e 1M
+sleep 6  # it tries again every 5 s
+sed -n '/prom/s/^/said: /p' said
+test $(wc -l <prom) -ge $lines && echo the last one is whole
+prlimit --pid $pid --fsize=unlimited:unlimited
+until grep -q '^talweg_switch_jobs_opened_total 1$' prom; do sleep 0.05; done
+kill $pid; wait $pid; echo ended $?; ls)"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("said: talweg switch: --status: cannot write prom: File too large\n"
+                                     "the last one is whole\nended 0\nkey\nprom\nsaid\n"))
+      << "once";
+}
+
 TEST(SwitchCommand, GoesOnWhenNobodyReadsWhatItPrints) {
   const Outcome outcome = shell(R"(
 d=$(mktemp -d); trap 'kill -9 $pid 2>/dev/null; rm -r $d' EXIT; cd $d; mkfifo pipe
