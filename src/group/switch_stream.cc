@@ -128,7 +128,7 @@ void SwitchStream::abandon(protocol::QueuedSum& sum) {
   {
     const auto guard = lock();
     queue_.abandon(sum);
-    if (!queue_.alive()) end_life(kGivenUp);
+    if (cost_ && !queue_.alive()) end_life(kGivenUp);
   }
   wake();
 }
@@ -300,7 +300,8 @@ void SwitchStream::lose(const std::string& why, bool fault) {
     running_ = nullptr;
     past_ = traffic_;
     end_life(why);
-    news = !std::exchange(said_, true);
+    news = !said_;
+    said_ = said_ || fault;  // what others have found is said again when it is found here
   }
   if (stopped_) return;
   if (news)
@@ -353,7 +354,9 @@ bool SwitchStream::step(live::SwitchClient& client) {
     results_ = results;
     progress_ns_ = now;
   } else if (now - progress_ns_ > kSilenceNs) {
-    throw_error(ErrorCode::timeout, "nothing has come of a sum for {} s", kSilenceNs / 1'000'000'000);
+    const std::string why = client.why_silent(progress_ns_);
+    throw_error(ErrorCode::timeout, "nothing has come of a sum for {} s{}{}", kSilenceNs / 1'000'000'000,
+                why.empty() ? "" : ": ", why);
   }
   return false;
 }

@@ -123,6 +123,8 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
     return silent ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
   };
   const live::Served served(options);
+  std::mutex mutex;
+  std::string lines;
   run_ranks(
       kRanks,
       [&](Group& group) {
@@ -133,10 +135,15 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
         check_floats(group, 100'000, group.rank() != 0);
         EXPECT_EQ(sums(group), before);
         EXPECT_THAT(switch_line(group), HasSubstr("not now: "));
+        {
+          const std::lock_guard guard(mutex);
+          lines += switch_line(group);
+        }
         check_floats(group, 1000, true);
         group.barrier();
       },
       through(at(served)));
+  EXPECT_THAT(lines, HasSubstr("is UDP blocked on the way")) << "of the rank that has waited for longest";
 }
 
 TEST(Switched, RecordsAndMetricsSayByWhichWaySumsWent) {
@@ -201,6 +208,34 @@ TEST(Switched, ASumThatIsGivenUpEndsTheLifeAtOnce) {
   }
 }
 
+TEST(Switched, ABufferThatIsTooSmallIsSaidOnceByOneRankOfAHost) {
+  const live::Served served;
+  const auto address = served.service().address();
+  group::SwitchWish wish;
+  wish.wanted = wish.always = true;
+  wish.at = {{address, to_string(address)}};
+  wish.socket.receive_bytes = std::numeric_limits<int>::max();  // no kernel gives as much
+  const TemporaryFile said;
+  const FileDescriptor file(::open(said.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  for (const bool speaks : {false, true}) {
+    group::SwitchStream::Place place{0, 1, speaks ? "speaks" : "listens"};
+    place.speaks_for_host = speaks;
+    group::SwitchStream stream(wish, wish.at[0], place,
+                               Logger(0, LogSettings{LogLevel::warn, LogFilter(), file.get(), {}}), [] {});
+    for (int life = 0; life < 2; ++life) {
+      live::wait_until([&] { return stream.cost().has_value(); });
+      stream.abandon(*stream.line_up().first);
+    }
+  }
+  std::ifstream lines(said.path());
+  std::vector<std::string> shortages;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("the kernel gives UDP sockets ") != std::string::npos) shortages.push_back(line);
+  EXPECT_THAT(shortages, ::testing::ElementsAre(::testing::AllOf(
+                             HasSubstr("sums by the switch at " + to_string(address) + ": the kernel gives"),
+                             HasSubstr("sysctl -w net.core.rmem_max="))));
+}
+
 TEST(Switched, AGroupIsLeftAtOnceWhileASilentSwitchIsMeasured) {
   std::atomic<bool> measuring{false};
   live::SwitchServiceOptions options;
@@ -208,35 +243,6 @@ TEST(Switched, AGroupIsLeftAtOnceWhileASilentSwitchIsMeasured) {
     measuring = true;
     return static_cast<int>(n);
   };
-  TEST(Switched, ABufferThatIsTooSmallIsSaidOnceByOneRankOfAHost) {
-    const live::Served served;
-    const auto address = served.service().address();
-    group::SwitchWish wish;
-    wish.wanted = wish.always = true;
-    wish.at = {{address, to_string(address)}};
-    wish.socket.receive_bytes = std::numeric_limits<int>::max();  // no kernel gives as much
-    const TemporaryFile said;
-    const FileDescriptor file(::open(said.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    for (const bool speaks : {false, true}) {
-      group::SwitchStream::Place place{0, 1, speaks ? "speaks" : "listens"};
-      place.speaks_for_host = speaks;
-      group::SwitchStream stream(wish, wish.at[0], place,
-                                 Logger(0, LogSettings{LogLevel::warn, LogFilter(), file.get(), {}}), [] {});
-      for (int life = 0; life < 2; ++life) {
-        live::wait_until([&] { return stream.cost().has_value(); });
-        stream.abandon(*stream.line_up().first);
-      }
-    }
-    std::ifstream lines(said.path());
-    std::vector<std::string> shortages;
-    for (std::string line; std::getline(lines, line);)
-      if (line.find("the kernel gives UDP sockets ") != std::string::npos) shortages.push_back(line);
-    EXPECT_THAT(shortages,
-                ::testing::ElementsAre(::testing::AllOf(
-                    HasSubstr("sums by the switch at " + to_string(address) + ": the kernel gives"),
-                    HasSubstr("sysctl -w net.core.rmem_max="))));
-  }
-
   const live::Served served(options);
   std::atomic<std::int64_t> leaving_ns{0};
   run_ranks(

@@ -3,9 +3,11 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <regex>
 
 #include "live/aggregation/switch_thread.h"
 #include "sanitized.h"
@@ -274,7 +276,50 @@ TEST(Switch, ThatNoDatagramComesBackFromIsATimeoutThatSaysSo) {
     client.all_reduce(vector_of(bytes, AggregationFormat::f32), now_ns() + kSwitchSecond / 5);
   });
   EXPECT_THAT(errors[0], AllOf(HasSubstr("timeout: sum 1 of job a at the switch"),
-                               HasSubstr("the switch has not answered"), HasSubstr("no datagram has come")));
+                               HasSubstr("the switch has not answered"), HasSubstr("no datagram has come"),
+                               HasSubstr("is UDP blocked on the way")));
+}
+
+// What leaves, datagram by datagram, and what the network does to those whose packets have more than `most`
+// bytes.
+UdpSender::SendCall narrow_way(std::size_t most, int error) {
+  return [=](int fd, mmsghdr* messages, unsigned n) {
+    for (unsigned i = 0; i < n; ++i) {
+      if (messages[i].msg_hdr.msg_iov->iov_len + 28 <= most) {
+        if (::sendmmsg(fd, messages + i, 1, 0) != 1) return static_cast<int>(i);
+      } else if (error != 0) {
+        errno = error;
+        return i == 0 ? -1 : static_cast<int>(i);
+      }
+    }
+    return static_cast<int>(n);
+  };
+}
+
+TEST(Switch, OfAPathThatTakesNoPacketsAsLargeAsWasThoughtTheSizesAreNamed) {
+  constexpr std::size_t kNarrow = 300;
+  const Served served;
+  const auto error_of = [&](int error) {
+    auto workers = all(served, 1);
+    workers[0].most_payload = 2000;
+    workers[0].sender.offload = false;
+    workers[0].send = narrow_way(kNarrow, error);
+    return run(workers, [](SwitchClient& client, std::uint16_t) {
+      std::vector<std::byte> bytes(40'000);
+      client.all_reduce(vector_of(bytes, AggregationFormat::f32), now_ns() + kSwitchSecond);
+    })[0];
+  };
+  std::smatch sizes;
+  std::string said = error_of(0);
+  const std::regex lost("packets of (\\d+) bytes to it are lost, and nobody says so; those of (\\d+) pass");
+  ASSERT_TRUE(std::regex_search(said, sizes, lost)) << said;
+  EXPECT_GT(std::stoul(sizes[1]), kNarrow);
+  EXPECT_LE(std::stoul(sizes[2]), kNarrow);
+  said = error_of(EMSGSIZE);
+  const std::regex refused(
+      "packets of (\\d+) bytes do not pass on the way to it, and none of more than (\\d+) do");
+  ASSERT_TRUE(std::regex_search(said, sizes, refused)) << said;
+  EXPECT_GT(std::stoul(sizes[1]), std::stoul(sizes[2]));
 }
 
 TEST(Switch, NamesWhoIsMissing) {

@@ -27,6 +27,8 @@ constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 // switch.
 constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 constexpr int kWaitForRoomMs = 10;
+// Contributions that the switch answers not to have, one after the other and no result between them.
+constexpr std::uint64_t kMissedForSize = 3;
 // How long it joins, or sums in all_reduce(), without calling `idle`.
 constexpr std::int64_t kAskEveryNs = 100 * kMillisecondNs;
 
@@ -86,8 +88,6 @@ void sit_down(SwitchClientOptions& o, std::size_t rank, std::span<const std::uin
   o.all_workers = static_cast<std::uint16_t>(switches.size());
 }
 
-SwitchClient::Lane::Lane(SwitchClient& c, std::size_t number)
-    : client(c),
 std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::size_t window,
                          std::size_t wanted) {
   const std::size_t datagram = wire::aggregation_payload(terms.columns, terms.block, 4) +
@@ -102,6 +102,8 @@ std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::si
                      fit(wanted));
 }
 
+SwitchClient::Lane::Lane(SwitchClient& c, std::size_t number)
+    : client(c),
       to(0),
       sealer(c.terms_.secret, {c.terms_.job, c.terms_.epoch, c.options_.worker, self_of(c.options_, number)},
              suite_of(c.terms_)),
@@ -118,6 +120,9 @@ std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::si
 void SwitchClient::Lane::send(const wire::DatagramHeader& header, std::span<const std::byte> payload) {
   const std::size_t bytes =
       wire::kDatagramHeaderBytes + payload.size() + wire::trailer_bytes(client.terms_.protection);
+  const bool query = header.type == static_cast<std::uint8_t>(wire::AggregationType::query);
+  std::size_t& most = query ? client.asked_bytes_ : client.sent_bytes_;
+  most = std::max(most, payload.size() + bytes_around(client.terms_.protection));
   std::byte* at = client.sender_.place(to, wire::kOrdinary, bytes);
   if (at == nullptr && !client.sender_.flush()) {
     pollfd polled{client.socket_.fd(), POLLOUT, 0};
@@ -257,16 +262,16 @@ void SwitchClient::join() {
   }
 }
 
-void SwitchClient::rethrow() const {
-  throw Error(failure_->code, failure_->text);
-}
-
-void SwitchClient::fail(ErrorCode code, const std::string& why) {
 std::string SwitchClient::shortage() const {
   return socket_.shortage() + slots_missed(terms_, options_.tolerant, socket_.window(),
                                            static_cast<std::size_t>(options_.socket.receive_bytes));
 }
 
+void SwitchClient::rethrow() const {
+  throw Error(failure_->code, failure_->text);
+}
+
+void SwitchClient::fail(ErrorCode code, const std::string& why) {
   give_up(code, why);
   rethrow();
 }
@@ -316,6 +321,8 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   if (left_ && left_->sums < current_.sum) fail_for_left();
   const std::int64_t now = now_ns();
   running_ = true;
+  started_ns_ = now;
+  counted_ = counters();
   announce_ns_ = now + kSlowNs;
   for (const auto& lane : lanes_) {
     lane->worker.start(sum, current_.sum, deadline_ns, now);
@@ -326,6 +333,26 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   const bool alike = before.sum != 0 && before.count == current_.count && before.format == current_.format &&
                      before.sparse == current_.sparse;
   if (!alike || now - spoken_ns_ > kSpeakEveryNs) announce();
+}
+
+// Of what is smaller than a contribution and is answered, queries are what is known.
+std::string SwitchClient::why_silent(std::int64_t since_ns) const {
+  std::vector<UdpSender::Destination> all;
+  for (const auto& lane : lanes_) all.push_back(lane->to);
+  if (const std::size_t mtu = sender_.least_mtu(all); mtu > 0 && mtu < sent_bytes_)
+    return fmt::format("packets of {} bytes do not pass on the way to it, and none of more than {} do",
+                       sent_bytes_, mtu);
+  if (heard_ns_ <= since_ns)
+    return fmt::format(
+        "no datagram has come from its UDP ports {} to {}, while its TCP connection stands: is UDP blocked "
+        "on the way, or the MTU smaller than packets of {} bytes?",
+        terms_.port, terms_.port + terms_.threads - 1, sent_bytes_);
+  const protocol::WorkerCounters now = counters();
+  if (now.results > counted_.results || now.asked_for < counted_.asked_for + kMissedForSize) return {};
+  return fmt::format(
+      "packets of {} bytes to it are lost, and nobody says so; those of {} pass: is the MTU smaller on the "
+      "way?",
+      sent_bytes_, asked_bytes_);
 }
 
 bool SwitchClient::all_done() const {
@@ -350,12 +377,8 @@ bool SwitchClient::step(std::int64_t now) {
       }
       hear();  // the switch may know better why
       if (now < words_ns_) return false;
-      const bool silent = failure->code == ErrorCode::timeout && heard_ == 0;
-      fail(failure->code,
-           silent ? fmt::format("{} (no datagram has come from its UDP ports {} to {}, while its TCP "
-                                "connection stands)",
-                                failure->why, terms_.port, terms_.port + terms_.threads - 1)
-                  : failure->why);
+      const std::string silent = failure->code == ErrorCode::timeout ? why_silent(started_ns_) : "";
+      fail(failure->code, silent.empty() ? failure->why : fmt::format("{} ({})", failure->why, silent));
     }
   if (all_done()) {
     running_ = false;
@@ -411,7 +434,7 @@ void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
   wire::DatagramOpener& opener = (header.flags & wire::kDatagramToAll) != 0 ? lane.from_all : lane.opener;
   if (const auto why = opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
     return refusals_.count(why);
-  ++heard_;
+  heard_ns_ = now;
   lane.worker.on(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length), now);
 }
 

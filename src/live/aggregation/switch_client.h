@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,12 +69,12 @@ std::uint64_t switch_number(const Endpoint& address, const std::string& host);
 // Racks are in the order of their first ranks.
 void sit_down(SwitchClientOptions& options, std::size_t rank, std::span<const std::uint64_t> switches);
 
-// One worker's part. `out` has room for as many bytes as `in` and may be the same.
 // What a window of so many bytes costs a worker that has `terms`, beside one of `wanted`: "; it costs slots:
 // 13 of each of the switch's threads, and not up to 267". Empty: something else sets how many there are.
 std::string slots_missed(const wire::SwitchOpened& terms, bool tolerant, std::size_t window,
                          std::size_t wanted);
 
+// One worker's part. `out` has room for as many bytes as `in` and may be the same.
 struct SwitchVector {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -109,6 +110,10 @@ class SwitchClient {
   std::int64_t next_time_ns() const;
   // start(), and step() until it is done.
   void all_reduce(const SwitchVector& vector, std::int64_t deadline_ns);
+
+  // Where nothing has come of the sum that runs since `since_ns`, what that looks like: "no datagram has come
+  // from its UDP ports 4711 to 4712, ...", or which sizes of packets pass and which do not. Empty: neither.
+  std::string why_silent(std::int64_t since_ns) const;
 
   // Ends the job for all of its workers, who are told why, whether or not a sum is running here: its memory
   // is not touched any more.
@@ -158,7 +163,11 @@ class SwitchClient {
   wire::SwitchOpened terms_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   wire::DatagramRefusals refusals_;
-  std::uint64_t heard_ = 0;  // datagrams of the switch that were sound
+  std::int64_t heard_ns_ = std::numeric_limits<std::int64_t>::min();  // the last sound datagram of the switch
+  std::size_t sent_bytes_ = 0;   // of the largest packet with a contribution
+  std::size_t asked_bytes_ = 0;  // and with a query, each with IP's header
+  std::int64_t started_ns_ = 0;  // the sum that has run last, as these are:
+  protocol::WorkerCounters counted_;
   wire::SwitchSum current_;
   std::uint32_t spoken_ = 0;    // the sum that the switch was told of last
   std::int64_t spoken_ns_ = 0;  // and when
