@@ -28,6 +28,7 @@ FAULTS_S = 7.0  # of each seed
 LOSS_PERCENT = 3
 SLOTS_MIB = 16  # of a switch, which some jobs have at a time, and none in the end
 SANITIZED = os.environ["FAULT_SANITIZED"]  # which takes time and memory of its own
+FOREVER_MS = 300_000
 CALL_MS = 180_000 if SANITIZED else 60_000  # what hangs fails by then
 
 
@@ -354,6 +355,47 @@ class Switches(lab.Case):
                         chaos.close()
                         if "FAULT_SEED" in os.environ or sys.exc_info()[0]:
                             print("\n".join(chaos.log), flush=True)
+
+    def sum_without(self, rule):
+        """What two ranks warn of whose switch, on a third host, gets not all of their datagrams: they have tried twice."""
+        with lab.Lab(3) as place:
+            for host in place.hosts:  # so that rules see what is on the wire
+                host.run("ip", "link", "set", "eth0", "gso_max_segs", "1")
+            key, end, away = place.path("key"), place.path("end"), place.hosts[2]
+            key.touch(0o600)
+            key.write_text("a secret of a switch and of its workers", encoding="utf-8")
+            switch = Daemon(place, away, f"{away.address}:4711", "--key-file", str(key))
+            try:
+                away.rule("input", f"meta l4proto udp {rule} counter drop")
+                started = place.start_all(2, ["join", f"loop=20000,{FOREVER_MS},{end}", "leave"],
+                                          environment={"TALWEG_SWITCH": switch.listen, "TALWEG_SWITCH_KEY_FILE": str(key)})
+                for rank in started:
+                    rank.expect("joined")
+                    rank.expect("looping")
+                lab.wait_until(lambda: switch.counted("jobs_failed") > 1, "a second try")
+                end.touch()
+                for rank in started:
+                    rank.expect("looped")
+                    rank.expect("left")
+                    rank.process.wait()
+                    rank.readers[1].join()
+                self.assertGreater(away.hits(), 0)
+            finally:
+                switch.process.kill()
+                switch.process.wait()
+            lines, others = (rank.warnings for rank in started)
+            self.assertEqual((len(lines), others), (1, []), lines)
+            self.assertIn(f"no sums by the switch at {switch.listen}, the group does without until it is there", lines[0])
+            return lines[0]
+
+    def test_where_udp_is_blocked_sums_go_by_trees_and_one_line_says_so(self):
+        self.assertRegex(self.sum_without(""), "no datagram has come from its UDP ports 4711 to 4712, .* is UDP blocked on the way")
+
+    def test_where_large_datagrams_are_lost_silently_one_line_names_the_sizes(self):
+        sizes = re.search(r"packets of (\d+) bytes to it are lost, and nobody says so; those of (\d+) pass",
+                          self.sum_without("meta length > 1000"))
+        self.assertGreater(int(sizes[1]), 1000)
+        self.assertLessEqual(int(sizes[2]), 1000)
 
 
 if __name__ == "__main__":
