@@ -34,7 +34,7 @@ inline constexpr std::size_t kMaxJobName = 64;
 inline constexpr std::size_t kMaxSwitchText = 512U << 10;  // what an operator is told of all jobs
 inline constexpr std::size_t kMaxSwitchReason = 1024;
 inline constexpr std::size_t kMaxNamedWorkers = 64;
-inline constexpr std::size_t kMaxGiveUp = 160;  // of what a worker says of its failure
+inline constexpr std::size_t kMaxGiveUp = 224;  // of what a worker says of its failure
 // Of what a switch is told. It keeps no more of a connection than that.
 inline constexpr std::size_t kMaxSwitchRequest = 256;
 

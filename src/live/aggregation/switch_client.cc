@@ -28,7 +28,7 @@ constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 constexpr int kWaitForRoomMs = 10;
 // Contributions that the switch answers not to have, one after the other and no result between them.
-constexpr std::uint64_t kMissedForSize = 3;
+constexpr std::uint64_t kAskedForSize = 3;
 // How long it joins, or sums in all_reduce(), without calling `idle`.
 constexpr std::int64_t kAskEveryNs = 100 * kMillisecondNs;
 
@@ -344,11 +344,12 @@ std::string SwitchClient::why_silent(std::int64_t since_ns) const {
                        sent_bytes_, mtu);
   if (heard_ns_ <= since_ns)
     return fmt::format(
-        "no datagram has come from its UDP ports {} to {}, while its TCP connection stands: is UDP blocked "
-        "on the way, or the MTU smaller than packets of {} bytes?",
+        "no datagram has come from its UDP ports {} to {}: is UDP blocked on the way, or the MTU smaller "
+        "than "
+        "packets of {} bytes? its TCP connection stands",
         terms_.port, terms_.port + terms_.threads - 1, sent_bytes_);
   const protocol::WorkerCounters now = counters();
-  if (now.results > counted_.results || now.asked_for < counted_.asked_for + kMissedForSize) return {};
+  if (now.results > counted_.results || now.asked_for < counted_.asked_for + kAskedForSize) return {};
   return fmt::format(
       "packets of {} bytes to it are lost, and nobody says so; those of {} pass: is the MTU smaller on the "
       "way?",
