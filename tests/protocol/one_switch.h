@@ -1,6 +1,7 @@
 // A switch of streaming aggregation that is handed datagrams made by hand, and what it says to each.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -119,5 +120,14 @@ struct OneSwitch {
   std::uint16_t port = 7000;
   std::int64_t now_ns = 0;
 };
+
+using To = SwitchAction::To;
+
+inline void expect_sum(const std::vector<Said>& said, To to, std::int32_t value) {
+  ASSERT_THAT(said, ::testing::SizeIs(1));
+  EXPECT_EQ(said[0].to, to);
+  EXPECT_EQ(said[0].type(), AggregationType::result);
+  EXPECT_THAT(said[0].values<std::int32_t>(), ::testing::Each(value));
+}
 
 }  // namespace talweg::protocol

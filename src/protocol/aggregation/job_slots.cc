@@ -74,7 +74,9 @@ std::size_t packet_bytes(const JobTerms& t) {
 }
 
 std::size_t results_kept(const JobTerms& t) {
-  return std::min<std::size_t>(std::bit_ceil(versions(t) * t.slots * t.columns), 0x10000);
+  // No fewer than fill a word: what lies behind them in memory is aligned.
+  constexpr std::size_t kFewest = sizeof(std::int64_t) / sizeof(std::uint16_t);
+  return std::clamp<std::size_t>(std::bit_ceil(versions(t) * t.slots * t.columns), kFewest, 0x10000);
 }
 
 JobSlots::JobSlots(const JobTerms& terms, std::pmr::memory_resource& memory)
