@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The linter, with the checks of .clang-tidy: tools/lint.sh changed|all|alone [JOBS]
+# The linter, with the checks of .clang-tidy: tools/lint.sh changed|all|alone [JOBS [SOURCE ...]]
 #   changed  the sources that differ from what landed before, each by itself; a header by one source that includes it;
-#            every source, where the checks themselves differ
+#            every source, where the checks themselves differ, or where that is sooner: then what differs is compiled
+#            by itself, too, as a source has to include what it needs, also where others of its room do
 #   all      every source, a room at a time
-#   alone    no linter: whether the compiler takes each file by itself, without a warning
+#   alone    no linter: whether the compiler takes each file by itself, without a warning; or each that is named
 # `all` and `alone` leave out what is as it was when there was nothing to say of it.
 # What landed before is where this branch left origin's main branch; where that says nothing, as on that branch itself,
 # it is the last commit that the linter had nothing to say of here, or else the state of RECENT commits ago.
@@ -70,7 +71,7 @@ tidy() {
   return "${PIPESTATUS[0]}"
 }
 
-# compile FOLDER [PREFIX]: those of its objects, their names beginning so, that are older than what they are made from.
+# compile FOLDER [REGEX]: those of its objects, their names beginning so, that are older than what they are made from.
 compile() {
   local objects
   mapfile -t objects < <(sed -n -E 's,.* -o ([^ ]+) .*,\1,p' "$1/compile_commands.json")
@@ -78,7 +79,7 @@ compile() {
     echo "[lint] not all that is to be compiled names one object" >&2
     return 1
   fi
-  printf '%s\n' "${objects[@]}" | grep "^${2-}" | xargs ninja -C "$1" -k0 -j"$jobs"
+  printf '%s\n' "${objects[@]}" | grep -E "^(${2-})" | xargs ninja -C "$1" -k0 -j"$jobs"
 }
 
 case $what in
@@ -94,7 +95,8 @@ case $what in
     mapfile -t sources < <(changed_sources "$base")
     if ((${#sources[@]} > MANY)); then
       echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): all of src is sooner read"
-      exec "$0" all "$jobs"
+      "$0" alone "$jobs" "${sources[@]}" && exec "$0" all "$jobs"
+      exit 1
     fi
     echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): ${sources[*]}"
     if ((${#sources[@]})); then
@@ -109,10 +111,11 @@ case $what in
     passed
     ;;
   alone)
-    cmake --preset alone >/dev/null && compile build-lint/alone || exit 1
+    regex=$(printf '%s\n' "${@:3}" | sed -E 's,^(src/[^/]+)/(.*),\1/CMakeFiles/[^/]+/\2[.]o$,' | paste -sd'|')
+    cmake --preset alone >/dev/null && compile build-lint/alone "$regex" || exit 1
     ;;
   *)
-    echo "usage: tools/lint.sh changed|all|alone [JOBS]" >&2
+    echo "usage: tools/lint.sh changed|all|alone [JOBS [SOURCE ...]]" >&2
     exit 2
     ;;
 esac

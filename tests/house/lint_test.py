@@ -16,7 +16,7 @@ case "$*" in *fault*) exit 1 ;; esac
 # In place of the build that has it read everything: what is to be compiled, and by which command.
 CMAKE = """#!/bin/sh
 mkdir -p build-lint/alone
-for object in src/a.o bench/b.o; do
+for object in src/a.o bench/b.o $OBJECTS; do
   echo "  \\"command\\": \\"c++ -o $object -c x.cc\\","
   echo "  \\"file\\": \\"x.cc\\"$MORE"
 done | tee build-lint/compile_commands.json >build-lint/alone/compile_commands.json
@@ -119,6 +119,23 @@ class LintTest(unittest.TestCase):
         self.environment["MORE"] = '\n"file": "another whose object is not told"'
         for what in "all", "alone":
             self.assertEqual(self.lint(what), (1, []))
+
+    def test_many_are_all_read_and_each_that_has_changed_is_compiled_by_itself(self):
+        self.lint("all")
+        sources = [f"s{number:02}.cc" for number in range(41)]
+        for source in sources:
+            self.write(f"src/room/{source}", "")
+        objects = [f"src/room/CMakeFiles/talweg_room.dir/{source}.o" for source in ("other.cc", *sources)]
+        self.environment["OBJECTS"] = " ".join(objects)
+        self.commit()
+        self.assertEqual(self.lint(), (0, objects[1:] + ["src/a.o", *objects]))
+        self.assertEqual(self.lint(), (0, []))
+        for source in sources:
+            self.write(f"src/room/{source}", "int a;\n")
+        self.write("fault", "")
+        self.commit()
+        for _ in range(2):
+            self.assertEqual(self.lint(), (1, objects[1:]))
 
     def test_a_branch_is_compared_with_where_it_left(self):
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
