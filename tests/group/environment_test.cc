@@ -102,8 +102,8 @@ TEST(Environment, OfTwoSettingsThatNameInterfacesSaysWhichIsWrong) {
     Group::join(options);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(),
-                HasSubstr("TALWEG_PATHS_IFNAME: no network interface matches \"none\"; there are: "));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr(
+                              "TALWEG_PATHS_IFNAME: no network interface matches \"none\"; there are: "));
   }
 }
 

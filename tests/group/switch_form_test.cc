@@ -111,11 +111,11 @@ TEST(Switched, SettingsThatCannotBeAreRefusedInOneLine) {
   };
   {
     const Variable block("TALWEG_SWITCH_BLOCK", "100");
-    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(HasSubstr(
+    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
                           "TALWEG_SWITCH_BLOCK: a block has a multiple of 8 elements, and no more than")));
   }
   const Variable exact("TALWEG_SWITCH_EXACT", "1"), ordered("TALWEG_SWITCH_ORDERED", "1");
-  EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(HasSubstr("TALWEG_SWITCH_ORDERED: sums of")));
+  EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("TALWEG_SWITCH_ORDERED: sums of")));
 }
 
 // "; chosen: 1 dense, 0 blocks, 5 pairs, 0 by trees"

@@ -371,7 +371,7 @@ struct LossyWorker {
     entry.data = true;
     entry.absent = static_cast<std::uint16_t>(absent.size());
     std::memcpy(writer.add(entry), &value, sizeof value);
-    for (const std::uint16_t worker : absent) writer.add_absent(worker);
+    for (const std::uint16_t who : absent) writer.add_absent(who);
     wire::DatagramHeader h;
     h.type = static_cast<std::uint8_t>(AggregationType::result);
     h.job = h.epoch = h.own32 = 1;

@@ -12,6 +12,7 @@
 
 #include "base/fail.h"
 #include "live/join/interface.h"
+#include "protocol/aggregation/switch_terms.h"
 
 namespace talweg::live {
 
@@ -345,8 +346,7 @@ std::string SwitchClient::why_silent(std::int64_t since_ns) const {
   if (heard_ns_ <= since_ns)
     return fmt::format(
         "no datagram has come from its UDP ports {} to {}: is UDP blocked on the way, or the MTU smaller "
-        "than "
-        "packets of {} bytes? its TCP connection stands",
+        "than packets of {} bytes? its TCP connection stands",
         terms_.port, terms_.port + terms_.threads - 1, sent_bytes_);
   const protocol::WorkerCounters now = counters();
   if (now.results > counted_.results || now.asked_for < counted_.asked_for + kAskedForSize) return {};

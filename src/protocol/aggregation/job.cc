@@ -11,16 +11,6 @@ using wire::AggregationMessage;
 using wire::AggregationReason;
 using wire::AggregationType;
 
-namespace {
-
-// Of pairs any number is right.
-bool counts_differ(const Round& round, const AggregationEntry& entry) {
-  return round.format != wire::AggregationFormat::pairs && entry.data && round.count > 0 &&
-         round.count != entry.count;
-}
-
-}  // namespace
-
 AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource& memory)
     : terms_(terms),
       slots_(terms, memory),
@@ -104,7 +94,7 @@ void AggregationJob::contribute(const wire::DatagramHeader& header, const Aggreg
       break;
   }
   Round& round = cell.round;
-  if (round.format != message.format || counts_differ(round, entry) || round.allowance != entry.absent)
+  if (round.format != message.format || round.count_differs(entry) || round.allowance != entry.absent)
     return disagree(replies);
   if (terms_.tolerant) attend(header);
   if (cell.heard.has(header.sender)) return again(cell, entry, replies);

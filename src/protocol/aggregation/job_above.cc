@@ -58,7 +58,7 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
     ++counters_.late;
     return;
   }
-  if (round.format != message.format || counts_differ(round, entry)) {
+  if (round.format != message.format || round.count_differs(entry)) {
     ++counters_.disagreements;
     return;
   }

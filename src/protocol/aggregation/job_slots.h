@@ -49,6 +49,11 @@ struct Round {
   bool version = false;         // as workers call it
   std::uint8_t absent = 0;      // workers that it has ended without
   std::uint16_t allowance = 0;  // rounds of the operation that may end without any one worker
+
+  // Of pairs any number is right.
+  bool count_differs(const wire::AggregationEntry& entry) const {
+    return format != wire::AggregationFormat::pairs && entry.data && count > 0 && count != entry.count;
+  }
 };
 
 // The largest payload that the job's workers and its switch send to each other.

@@ -34,17 +34,17 @@ struct PathWay {
 
 class PathWorld {
  public:
-  PathWorld(int ranks, std::vector<PathWay> ways, double p, std::uint64_t seed, bool warm_up = false,
+  PathWorld(int size, std::vector<PathWay> between, double p, std::uint64_t seed, bool warm_up = false,
             ExchangeOptions options = {})
-      : ways(std::move(ways)), random_(seed), bytes_(seed, 1), silent_(options.silent) {
+      : ways(std::move(between)), random_(seed), bytes_(seed, 1), silent_(options.silent) {
     const auto ppm = static_cast<std::uint32_t>(p * kMillion);
     options.bounds = {ppm, ppm, ppm, 1};
-    options.paths = this->ways.size();
+    options.paths = ways.size();
     options.warm_up = warm_up;
-    const std::vector<std::uint32_t> credits(static_cast<std::size_t>(ranks), 512U << 10);
-    for (int r = 0; r < ranks; ++r) {
-      outboxes_.push_back(std::make_unique<Outbox>(*this, r, ranks));
-      this->ranks.push_back(std::make_unique<Exchange>(r, options, kPathAround, credits, *outboxes_.back()));
+    const std::vector<std::uint32_t> credits(static_cast<std::size_t>(size), 512U << 10);
+    for (int r = 0; r < size; ++r) {
+      outboxes_.push_back(std::make_unique<Outbox>(*this, r, size));
+      ranks.push_back(std::make_unique<Exchange>(r, options, kPathAround, credits, *outboxes_.back()));
     }
   }
 
