@@ -40,6 +40,7 @@ class GroupRun {
       : simulation_(simulation),
         group_(group),
         options_(options),
+        index_(index),
         ranks_(simulation, ranks_options(options, group, index)),
         on_end_(std::move(on_end)) {
     outcome_.name = group.name;
@@ -180,7 +181,11 @@ class GroupRun {
     Member& m = members_[static_cast<std::size_t>(rank)];
     const Picoseconds now = simulation_.now();
     outcome_.of_step[m.step] += now - m.began;
-    if (options_.on_step) options_.on_step({ranks_.node(rank), !group_.steps[m.step].op, m.began, now});
+    if (options_.on_step) {
+      const auto turn =
+          static_cast<std::int64_t>(group_.steps.size()) * m.iteration + static_cast<std::int64_t>(m.step);
+      options_.on_step({ranks_.node(rank), !group_.steps[m.step].op, m.began, now, index_, turn});
+    }
     if (options_.trace != nullptr) {
       const WorkloadStep& s = group_.steps[m.step];
       options_.trace->span(ranks_.node(rank),
@@ -203,6 +208,7 @@ class GroupRun {
   Simulation& simulation_;
   const WorkloadGroup& group_;
   const WorkloadOptions& options_;
+  const int index_;
   Ranks ranks_;
   std::function<void()> on_end_;
   std::vector<std::vector<std::shared_ptr<const protocol::Plan>>> plans_;  // by step and rank

@@ -1,6 +1,7 @@
 // A workload on a simulated network, and what came of it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct StepNote {
   bool computes = false;  // else it took part in a collective
   Picoseconds began = 0;
   Picoseconds ended = 0;
+  int group = 0;          // in the order of the workload
+  std::int64_t turn = 0;  // of the group's steps, over all iterations, from 0
 };
 
 struct WorkloadOptions {

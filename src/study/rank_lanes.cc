@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/at.h"
 
@@ -74,6 +78,65 @@ std::string path_text(const cluster::Cluster& cluster, const std::vector<Frame>&
       path.size(), path.size() == 1 ? "frame" : "frames, one behind the other,",
       cluster.nodes[at(path.front().from)].name, cluster.nodes[at(path.back().to)].name, 100 * part,
       100 * std::max(0.0, 1 - part));
+}
+
+// A step on the critical path: what a rank did, or a collective that began for all when `from` came to it.
+struct OnPath {
+  const sim::StepNote* from = nullptr;
+  const sim::StepNote* to = nullptr;
+};
+
+// In the order of time. Of `steps`, which may be the first ones alone.
+std::vector<OnPath> critical_steps(const std::vector<sim::StepNote>& steps) {
+  const sim::StepNote* step = nullptr;  // that ended last
+  for (const sim::StepNote& each : steps)
+    if (step == nullptr || each.ended > step->ended) step = &each;
+  if (step == nullptr) return {};
+  std::map<std::pair<std::int64_t, int>, const sim::StepNote*> of_group;  // by turn and node
+  for (const sim::StepNote& each : steps)
+    if (each.group == step->group) of_group.emplace(std::pair(each.turn, each.node), &each);
+  std::vector<OnPath> path;
+  while (step != nullptr) {
+    const sim::StepNote* last = step;  // to begin it
+    if (!step->computes)
+      for (auto its = of_group.lower_bound({step->turn, 0});
+           its != of_group.end() && its->first.first == step->turn; ++its)
+        if (its->second->began > last->began) last = its->second;
+    path.push_back({last, step});
+    const auto before = of_group.find({last->turn - 1, last->node});
+    step = before == of_group.end() ? nullptr : before->second;
+  }
+  std::ranges::reverse(path);
+  return path;
+}
+
+std::string path_text(const cluster::Cluster& cluster, const std::vector<OnPath>& path, const Span& all) {
+  sim::Picoseconds computes = 0, collects = 0;
+  int passed_on = 0;
+  std::map<int, int> awaited;  // by node: collectives that it began last
+  for (const OnPath& each : path) {
+    (each.to->computes ? computes : collects) += each.to->ended - each.from->began;
+    if (each.from->node == each.to->node) continue;
+    ++passed_on;
+    ++awaited[each.from->node];
+  }
+  const auto part = [&](sim::Picoseconds time) {
+    return 100 * static_cast<double>(time) /
+           static_cast<double>(std::max<sim::Picoseconds>(1, all.end - all.begin));
+  };
+  std::string text = fmt::format(
+      "The critical path: {} {} back from {}, where all ended last. {:.0f} % of the time it computes, {:.0f} "
+      "% "
+      "a collective goes on for which no rank has still to come.",
+      path.size(), path.size() == 1 ? "step" : "steps, one behind the other,",
+      cluster.nodes[at(path.back().to->node)].name, part(computes), part(collects));
+  if (passed_on > 0) {
+    const auto most = std::ranges::max_element(awaited, {}, [](const auto& each) { return each.second; });
+    text += fmt::format(" {} on it {} begun last by another rank, most often by {} ({}).",
+                        passed_on == 1 ? "One collective" : fmt::format("{} collectives", passed_on),
+                        passed_on == 1 ? "was" : "were", cluster.nodes[at(most->first)].name, most->second);
+  }
+  return text;
 }
 
 }  // namespace
@@ -150,8 +213,11 @@ nlohmann::json step_lanes(const cluster::Cluster& cluster, const std::vector<sim
   if (nodes.empty()) return {};
   std::vector<int> numbers;
   for (const auto& [node, span] : nodes) numbers.push_back(node);
+  const std::vector<OnPath> path = critical_steps(steps);
+  std::vector<Frame> between;  // whose rows are to be shown
+  for (const OnPath& each : path) between.push_back({.from = each.from->node, .to = each.to->node});
   std::map<int, Lane> lanes;
-  for (const int node : shown(numbers, {})) lanes.emplace(node, Lane(all.begin, all.end));
+  for (const int node : shown(numbers, between)) lanes.emplace(node, Lane(all.begin, all.end));
   for (const sim::StepNote& step : steps)
     if (const auto lane = lanes.find(step.node); lane != lanes.end())
       lane->second.add(step.began, step.ended, step.computes ? 4 : 8);
@@ -159,13 +225,21 @@ nlohmann::json step_lanes(const cluster::Cluster& cluster, const std::vector<sim
   for (const auto& [node, lane] : lanes)
     rows.push_back({cluster.nodes[at(node)].name, sim::seconds(nodes[node].begin),
                     sim::seconds(nodes[node].end), lane.text()});
-  const std::string said =
-      nodes.size() > lanes.size() ? fmt::format("{} of {} are shown.", lanes.size(), nodes.size()) : "";
+  const auto row = [&](int node) {
+    const auto found = lanes.find(node);
+    return found == lanes.end() ? -1 : static_cast<int>(std::distance(lanes.begin(), found));
+  };
+  Json hops = Json::array();
+  for (const OnPath& each : path)
+    hops.push_back({row(each.from->node), row(each.to->node), sim::seconds(each.from->began),
+                    sim::seconds(each.to->ended)});
+  std::string said = path_text(cluster, path, all);
+  if (nodes.size() > lanes.size()) said += fmt::format(" {} of {} are shown.", lanes.size(), nodes.size());
   return {{"begin", sim::seconds(all.begin)},
           {"end", sim::seconds(all.end)},
           {"rows", std::move(rows)},
-          {"path", Json::array()},
-          {"said", said}};
+          {"path", std::move(hops)},
+          {"said", std::move(said)}};
 }
 
 }  // namespace talweg::study

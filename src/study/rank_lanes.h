@@ -21,8 +21,9 @@ inline constexpr std::size_t kMostLanes = 64;  // rows; of more ranks, those on 
 nlohmann::json call_lanes(const cluster::Cluster& cluster, const sim::Ranks& ranks,
                           const sim::FrameRecord& record);
 
-// {begin, end, rows: [[name, begin, end, does]]}. Digits of `does`: 4 computes, 8 takes part in a collective,
-// 12 both.
+// {begin, end, rows: [[name, begin, end, does]], path: [[row, row, began, ended]], said}. Digits of `does`: 4
+// computes, 8 takes part in a collective, 12 both. The path is back from who ended last, along each rank's
+// own steps, and from a collective to the rank that began it last.
 nlohmann::json step_lanes(const cluster::Cluster& cluster, const std::vector<sim::StepNote>& steps);
 
 }  // namespace talweg::study

@@ -116,7 +116,8 @@ function paint_lanes() {
   legend(find("lanes-legend"), [...(calls ?
     [["up (summing)", "s1", "box"], ["down (result)", "s2", "box"], ["both", "s3", "box"]] :
     [["computes", "s4", "box"], ["in a collective", "s8", "box"]]),
-    ...(path.length > 0 ? [["critical path: on the way", "critical", "path"], ["waiting", "critical waits", "path"]] : []), ...event_legend(run)]);
+    ...(path.length === 0 ? [] : calls ? [["critical path: on the way", "critical", "path"], ["waiting", "critical waits", "path"]] :
+      [["critical path: slanted where another rank began a collective last", "critical", "path"]]), ...event_legend(run)]);
   if (calls) add_html(find("lanes-legend"), "p", "legend", "Each row: above what the rank sends, below what it receives, until it has arrived.");
 }
 
