@@ -56,8 +56,8 @@ struct GroupOptions {
   // "all_reduce:ring;broadcast:chain", "ring" or "switch"; empty: TALWEG_ALGO or by cost
   std::string algorithm;
   // A switch that all_reduces may go through, "address:port", or several with commas, the same on all ranks;
-  // "none"; empty: TALWEG_SWITCH, or those that the cluster file names. They serve this group alone: none
-  // that is split from it, or made within another one.
+  // "none"; empty: TALWEG_SWITCH, or those that the cluster file names. Groups that are split from this one,
+  // or share its connections, have the same, each with a job of its own there from its first all_reduce on.
   std::string switch_address;
   std::string switch_key_file;  // that the switch has, too; empty: TALWEG_SWITCH_KEY_FILE or none
 };

@@ -59,7 +59,7 @@ struct Wishes {
       network.reset();
       cluster_file = {};
     }
-    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr, rank);
+    sums = group::find_switch_wish(options, named, network ? &*network : nullptr, rank);
   }
 };
 
@@ -181,7 +181,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     group->probe(probe);
   }
   if (replan) group->adapt();
-  if (!options.within) group->use_switch(sums);
+  group->use_switch(sums);
   return group;
 }
 

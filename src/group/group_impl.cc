@@ -239,6 +239,7 @@ std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint
   auto group =
       std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
   if (paced) group->pace(described);
+  group->use_switch_of(*this, ranks);
   return group;
 }
 

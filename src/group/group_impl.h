@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -82,6 +83,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // Has all_reduces go through a switch where that pays. To be called before the first collective, on every
   // rank.
   void use_switch(const SwitchWish& wish);
+  // As `parent`, of which these are the ranks, from the first all_reduce on that it can sum.
+  void use_switch_of(const GroupImpl& parent, std::span<const int> ranks);
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
   // here these are, known on the wire as `id`.
@@ -160,6 +163,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // In group_switch.cc: the plan by which a call may go through the switch; `trees` where it never does.
   std::shared_ptr<const protocol::Plan> with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                     DataType type, ReduceOp reduction, int priority);
+  std::function<void()> when_sums_change();
   bool switch_serves(const forest::Request& request, DataType type) const;
   // What the switch takes for the trees' vector (votes alone, where it serves always and was not measured);
   // none where the trees are taken. `least`: for one that is zero, where its form is chosen.

@@ -45,13 +45,29 @@ void GroupImpl::use_switch(const SwitchWish& wish) {
     const std::vector<std::size_t> ones(place.switches.size(), 1);
     all_gather(&own, place.switches.data(), ones, DataType::u64);
   }
-  auto streams = std::make_shared<SwitchStreams>(wish, place, log_, [this] {
+  auto streams = std::make_shared<SwitchStreams>(wish, place, log_, when_sums_change());
+  const auto guard = world_->lock();
+  switch_ = std::move(streams);
+}
+
+// Its job is called after what no two groups of these connections have in common: their ids differ where they
+// share a rank, and their ranks where they share none.
+void GroupImpl::use_switch_of(const GroupImpl& parent, std::span<const int> ranks) {
+  const auto guard = world_->lock();
+  if (parent.switch_ == nullptr || size() < 2) return;
+  std::vector<std::int64_t> words{static_cast<std::int64_t>(world_->observer().options().job), identity_.id};
+  words.insert(words.end(), identity_.members.begin(), identity_.members.end());
+  switch_ = parent.switch_->of_part(
+      ranks, rank(), fmt::format("talweg-{:016x}", wire::layout_digest(words.data(), words.size())), log_,
+      when_sums_change());
+}
+
+std::function<void()> GroupImpl::when_sums_change() {
+  return [this] {
     const auto held = world_->lock();
     session_.look_again(live::now_ns());
     world_->rouse();
-  });
-  const auto guard = world_->lock();
-  switch_ = std::move(streams);
+  };
 }
 
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
@@ -63,6 +79,7 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
   if (!switch_serves(trees->forest->request, type) ||
       (reduction != ReduceOp::sum && reduction != ReduceOp::avg))
     return trees;
+  switch_->open();
   if (switch_lives_ != switch_->lives() || switch_for_ != chooser_.model() ||
       switch_plans_.size() >= steer::SharedPlans::kMostRequests) {
     switch_plans_.clear();

@@ -144,9 +144,9 @@ std::optional<SwitchStream::Cost> SwitchStream::cost() const {
 }
 
 // Two bytes are too few for what the switch sums exactly.
-std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) const {
+std::optional<wire::AggregationFormat> SwitchStream::format_of(const SwitchWish& wish, DataType type) {
   const auto format = wire::aggregation_format(type);
-  if (!wish_.exact || format == wire::AggregationFormat::i32) return format;
+  if (!wish.exact || format == wire::AggregationFormat::i32) return format;
   if (format == wire::AggregationFormat::f32) return wire::AggregationFormat::scaled;
   return std::nullopt;
 }
@@ -205,7 +205,7 @@ void SwitchStream::serve() {
 SwitchStream::Cost SwitchStream::tried(live::SwitchClient& client) const {
   const std::vector<float> few(kShortElements, 1.0F);
   std::vector<float> sum;
-  seconds_of_sum(client, few, sum, format_of(DataType::f32).value(), 1);
+  seconds_of_sum(client, few, sum, format_of(wish_, DataType::f32).value(), 1);
   return {};
 }
 
@@ -215,7 +215,7 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   // Blocks of zeros might not travel.
   const std::vector<float> few(kShortElements, 1.0F), many(kLongElements, 1.0F);
   std::vector<float> sum;
-  const wire::AggregationFormat format = format_of(DataType::f32).value();
+  const wire::AggregationFormat format = format_of(wish_, DataType::f32).value();
   seconds_of_sum(client, few, sum, format, 2);
   const double of_few = seconds_of_sum(client, few, sum, format, kShortSums);
   const double of_many = seconds_of_sum(client, many, sum, format, kLongSums);

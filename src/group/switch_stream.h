@@ -78,7 +78,7 @@ class SwitchStream {
   // Changes whenever what cost() says does.
   std::uint64_t lives() const { return lives_.load(std::memory_order_acquire); }
   // How it sums elements of this type; empty: not at all.
-  std::optional<wire::AggregationFormat> format_of(DataType type) const;
+  static std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type);
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
   std::string describe() const;
   Traffic traffic() const;

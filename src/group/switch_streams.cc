@@ -77,7 +77,7 @@ struct SwitchStreams::Split : QueuedSum {
 };
 
 SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
-                             const std::function<void()>& changed)
+                             const std::function<void()>& changed, bool later)
     : wish_(wish),
       place_(place),
       log_(log),
@@ -85,11 +85,32 @@ SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& 
       always_(wish.always),
       sparse_(wish.sparse),
       equal_(wish.exact),
+      opened_(!later),
       chooser_(place.size) {
-  open(streams_, place.job);
+  if (!later) open_at(streams_, place.job);
 }
 
-void SwitchStreams::open(Streams& streams, const std::string& job) const {
+// What is the host's its first group says.
+std::shared_ptr<SwitchStreams> SwitchStreams::of_part(std::span<const int> ranks, int rank,
+                                                      const std::string& job, const Logger& log,
+                                                      const std::function<void()>& changed) const {
+  SwitchStream::Place place{rank, static_cast<int>(ranks.size()), job};
+  place.speaks_for_host = false;
+  if (!place_.switches.empty())
+    for (const int r : ranks) place.switches.push_back(place_.switches.at(static_cast<std::size_t>(r)));
+  return std::make_shared<SwitchStreams>(wish_, place, log, changed, true);
+}
+
+void SwitchStreams::open() {
+  if (std::exchange(opened_, true)) return;
+  try {
+    open_at(streams_, place_.job);
+  } catch (const std::system_error& e) {  // as in open_urgent()
+    log_.log(LogLevel::warn, "plan", "no sums by the switch for this group: {}", e.what());
+  }
+}
+
+void SwitchStreams::open_at(Streams& streams, const std::string& job) const {
   for (const SwitchWish::At& at : wish_.at) {
     SwitchStream::Place own = place_;
     own.job = job;
@@ -104,7 +125,7 @@ void SwitchStreams::open(Streams& streams, const std::string& job) const {
 void SwitchStreams::open_urgent() {
   if (std::exchange(urgent_tried_, true)) return;
   try {
-    open(urgent_, place_.job + "-urgent");
+    open_at(urgent_, place_.job + "-urgent");
   } catch (const std::system_error& e) {  // no thread, say
     log_.log(LogLevel::warn, "plan", "calls with a priority wait for others at the switch: {}", e.what());
   }
@@ -125,7 +146,7 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up(bool urgent) {
       SwitchStream& stream = *streams[i];
       auto [part, cost] = stream.line_up();
       if (part == nullptr) continue;
-      life = streams.size() == 1 ? part->life : mixed(mixed(life, i), part->life);
+      life = wish_.at.size() == 1 ? part->life : mixed(mixed(life, i), part->life);
       parts.push_back({&stream, std::move(part), share_of(cost)});
     }
     return life;
@@ -242,7 +263,7 @@ SwitchStreams::Progress SwitchStreams::look(const QueuedSum& sum) const {
 }
 
 bool SwitchStreams::enough(std::size_t there) const {
-  return equal_ ? there == streams_.size() : there > 0;
+  return equal_ ? there == wish_.at.size() : there > 0;
 }
 
 std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t elements,
@@ -281,12 +302,11 @@ std::uint64_t SwitchStreams::lives() const {
   return all;
 }
 
-std::optional<wire::AggregationFormat> SwitchStreams::format_of(DataType type) const {
-  return streams_.front()->format_of(type);
-}
-
 std::string SwitchStreams::describe() const {
   std::string text;
+  for (std::size_t i = streams_.size(); i < wish_.at.size(); ++i)
+    text += fmt::format("{}{}, 0 sums; not now: {}", text.empty() ? "" : "; ", wish_.at[i].from,
+                        opened_ ? "the system has refused it" : "it is joined for the first all_reduce");
   for (const auto& stream : streams_) text += (text.empty() ? "" : "; ") + stream->describe();
   for (const auto& stream : urgent_) text += "; of calls with a priority: " + stream->describe();
   if (!chooses_forms()) return text;

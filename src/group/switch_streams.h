@@ -33,8 +33,14 @@ std::vector<std::size_t> share_ends(std::size_t elements, std::span<const double
 
 class SwitchStreams final : public protocol::SumStream {
  public:
+  // `later`: they are joined when open() is called.
   SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
-                const std::function<void()>& changed);
+                const std::function<void()>& changed, bool later = false);
+  // Of a group of some of this one's ranks, with a job of its own, once that has been opened.
+  std::shared_ptr<SwitchStreams> of_part(std::span<const int> ranks, int rank, const std::string& job,
+                                         const Logger& log, const std::function<void()>& changed) const;
+  // Joins them, the first time. What the system refuses is said, and calls go by trees.
+  void open();
   void stop();  // as SwitchStream::stop, of all
 
   std::shared_ptr<protocol::QueuedSum> line_up(bool urgent) override;
@@ -63,7 +69,9 @@ class SwitchStreams final : public protocol::SumStream {
   std::uint64_t lives() const;
   bool always() const { return always_; }
   bool chooses_forms() const { return sparse_ == SwitchSparse::chosen; }
-  std::optional<wire::AggregationFormat> format_of(DataType type) const;
+  std::optional<wire::AggregationFormat> format_of(DataType type) const {
+    return SwitchStream::format_of(wish_, type);
+  }
   std::string describe() const;
   SwitchStream::Traffic traffic() const;  // of all of them
 
@@ -78,7 +86,7 @@ class SwitchStreams final : public protocol::SumStream {
   static Estimate slowest(std::span<const Share> shares, std::size_t elements, const SecondsOf& seconds_of);
   Share share_of(const SwitchStream::Cost& cost) const;
   using Streams = std::vector<std::unique_ptr<SwitchStream>>;
-  void open(Streams& streams, const std::string& job) const;
+  void open_at(Streams& streams, const std::string& job) const;
   void open_urgent();
   static void pass_other(Split& split);
   bool enough(std::size_t there) const;
@@ -90,6 +98,7 @@ class SwitchStreams final : public protocol::SumStream {
   const bool always_;
   const SwitchSparse sparse_;
   const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
+  bool opened_;
   Streams streams_;
   Streams urgent_;  // of calls with a priority; empty: there was none yet
   bool urgent_tried_ = false;

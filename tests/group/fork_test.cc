@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <numeric>
+
 #include "group/ranks.h"
 #include "sanitized.h"
 #include "switched.h"
@@ -91,9 +93,8 @@ TEST_P(Forked, AChildMayLetGoOfAGroupAndTheOthersDoNotNotice) {
 }
 
 // Of a group for which a switch sums at this moment: a thread of the parent has the lock of that most of the
-// time.
-TEST(Fork, AChildMayLetGoOfAGroupThatASwitchSumsFor) {
-  if (kSanitized) GTEST_SKIP() << kNotSanitized;
+// time. `part`: of one that has been split from it.
+void let_go_while_a_switch_sums(bool part) {
   const live::Served served;
   const TemporaryFile store;
   std::vector<std::thread> ranks;
@@ -102,6 +103,11 @@ TEST(Fork, AChildMayLetGoOfAGroupThatASwitchSumsFor) {
       GroupOptions options = options_for(r, kRanks, store.path());
       through(at(served))(options);
       auto group = Group::join(options);
+      if (part) {
+        std::vector<int> all(kRanks);
+        std::iota(all.rbegin(), all.rend(), 0);
+        group = group->split(all);
+      }
       sum_until_there(*group);
       std::vector<float> values(4 << 20, 1.F);
       int children = 0;
@@ -124,6 +130,16 @@ TEST(Fork, AChildMayLetGoOfAGroupThatASwitchSumsFor) {
       }
     });
   for (auto& rank : ranks) rank.join();
+}
+
+TEST(Fork, AChildMayLetGoOfAGroupThatASwitchSumsFor) {
+  if (kSanitized) GTEST_SKIP() << kNotSanitized;
+  let_go_while_a_switch_sums(false);
+}
+
+TEST(Fork, AChildMayLetGoOfAGroupThatWasSplitFromSuchAOne) {
+  if (kSanitized) GTEST_SKIP() << kNotSanitized;
+  let_go_while_a_switch_sums(true);
 }
 
 TEST(Fork, AChildMayLetGoOfAStoreThatItsParentServes) {
