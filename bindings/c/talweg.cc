@@ -2,18 +2,14 @@
 // message.
 #include "talweg/talweg.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "face.h"
 #include "talweg/group.h"
 
-struct talweg_group {
-  std::shared_ptr<talweg::Group> group;
-};
 struct talweg_work {
   talweg::WorkPtr work;
 };
@@ -22,77 +18,25 @@ namespace {
 
 using talweg::CallOptions;
 using talweg::DataType;
-using talweg::Error;
 using talweg::ErrorCode;
 using talweg::Group;
 using talweg::ReduceOp;
 using talweg::WorkPtr;
+using talweg::c_face::checked;
+using talweg::c_face::copy_text;
+using talweg::c_face::guarded;
+using talweg::c_face::op_of;
+using talweg::c_face::options_of;
+using talweg::c_face::refuse;
+using talweg::c_face::type_of;
 
 static_assert(static_cast<int>(DataType::boolean) == TALWEG_BOOLEAN && TALWEG_TYPES == talweg::kDataTypes);
 static_assert(static_cast<int>(ReduceOp::avg) == TALWEG_AVG && TALWEG_AVG + 1 == talweg::kReduceOps);
 static_assert(TALWEG_ANY_RANK == talweg::kAnyRank);
 
-// As errno: a thread's own, so neither threads nor groups meet in it.
-thread_local std::string last_message;
-
-talweg_status failed(talweg_status status, const char* message) {
-  last_message = message;
-  return status;
-}
-
-// Each code's number is the status' without TALWEG_OK in front.
-static_assert(TALWEG_INVALID_ARGUMENT == static_cast<int>(ErrorCode::invalid_argument) + 1);
-static_assert(TALWEG_CORRUPTED == static_cast<int>(ErrorCode::corrupted) + 1);
-
-talweg_status status_of(ErrorCode code) {
-  return static_cast<talweg_status>(static_cast<int>(code) + 1);
-}
-
-// Nothing but a status may leave: an exception that reached a C caller would end the process.
-template <typename Body>
-talweg_status guarded(const Body& body) {
-  try {
-    body();
-    return TALWEG_OK;
-  } catch (const Error& error) {
-    return failed(status_of(error.code()), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(TALWEG_SYSTEM, "out of memory");
-  } catch (const std::exception& error) {
-    return failed(TALWEG_SYSTEM, error.what());
-  }
-}
-
-[[noreturn]] void refuse(const char* what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
-
-Group& checked(const talweg_group* handle) {
-  if (!handle) refuse("the group is NULL");
-  return *handle->group;
-}
-
-DataType type_of(talweg_type type) {
-  if (type < 0 || type >= talweg::kDataTypes) refuse("the element type is none of talweg_type");
-  return static_cast<DataType>(type);
-}
-
-ReduceOp op_of(talweg_op op) {
-  if (op < 0 || op >= talweg::kReduceOps) refuse("the reduction is none of talweg_op");
-  return static_cast<ReduceOp>(op);
-}
-
 std::span<const std::size_t> counts_of(const Group& group, const size_t* counts) {
   if (!counts) refuse("counts is NULL: it has one number for each rank");
   return {counts, static_cast<std::size_t>(group.size())};
-}
-
-CallOptions options_of(const talweg_call_options* options) {
-  CallOptions call;
-  if (!options) return call;
-  call.timeout = std::chrono::milliseconds(options->timeout_ms);
-  call.priority = options->priority;
-  return call;
 }
 
 // `start(group, options)` returns the work.
@@ -194,7 +138,7 @@ const char* talweg_status_name(talweg_status status) {
 }
 
 const char* talweg_error_message(void) {
-  return last_message.c_str();
+  return talweg::c_face::last_message();
 }
 
 size_t talweg_size_of(talweg_type type) {
@@ -264,12 +208,7 @@ int talweg_size(const talweg_group* group) {
 size_t talweg_describe(const talweg_group* group, char* text, size_t capacity) {
   std::string whole;
   guarded([&] { whole = checked(group).describe(); });
-  if (text && capacity > 0) {
-    const std::size_t shown = std::min(whole.size(), capacity - 1);
-    std::memcpy(text, whole.data(), shown);
-    text[shown] = '\0';
-  }
-  return whole.size() + 1;
+  return copy_text(whole, text, capacity);
 }
 
 talweg_status talweg_all_reduce(talweg_group* group, const void* in, void* out, size_t count,

@@ -20,8 +20,8 @@
  * operation and sequence number: nothing hangs.
  *
  * Handles. What a function hands out through a pointer is the caller's to give back: groups by talweg_leave,
- * works by talweg_work_free. Where a function fails, it has set the handle to NULL. A null handle that is
- * passed in is TALWEG_INVALID_ARGUMENT.
+ * works by talweg_work_free, bounded sums by talweg_bounded_free. Where a function fails, it has set the
+ * handle to NULL. A null handle that is passed in is TALWEG_INVALID_ARGUMENT.
  */
 #ifndef TALWEG_TALWEG_H
 #define TALWEG_TALWEG_H
@@ -223,6 +223,110 @@ int talweg_work_source(const talweg_work* work);
 /* Gives the handle back. It does not cancel: the buffers still belong to the call until it is done. NULL is
  * allowed. */
 void talweg_work_free(talweg_work* work);
+
+/* Sums of gradients of which a bounded part may be lost on the way: nobody waits for the last packets
+ * (docs/bounded-loss.md). All ranks end with the same bits, whatever was lost. A residual keeps what was lost
+ * of this rank's, and brings it with the next call.
+ *
+ *   talweg_bounded* sums;                                               every rank, with the same options
+ *   talweg_bounded_options bounds = {.p = 0.01};
+ *   talweg_bounded_make(group, &bounds, &sums);
+ *   float* residual = calloc(n, sizeof *residual);                      one for each tensor, and kept
+ *   talweg_bounded_all_reduce(sums, gradient, gradient, n, TALWEG_F32, TALWEG_AVG, residual, NULL, NULL);
+ *   talweg_bounded_free(sums);
+ */
+typedef struct talweg_bounded talweg_bounded;
+
+/* What is done about a part that was lost. */
+enum {
+  TALWEG_LOSS_ZERO = 0,   /* it counts as zero, and comes later where there is a residual */
+  TALWEG_LOSS_RESCALE = 1 /* the mean (TALWEG_AVG) is over those ranks whose part has come; no residual */
+};
+typedef int talweg_loss_policy;
+
+/* The same on all ranks, but for what the network may do with packets. All zero means: nothing is lost. */
+typedef struct talweg_bounded_options {
+  double p;        /* 0 .. 0.5: the part of a rank's data that may be missing */
+  double p_sender; /* up to p: of what one rank sends another one, on average over calls of one size; 0: p */
+  double p_call;   /* up to p: of what all others together send a rank in one call; 0: p */
+  talweg_loss_policy policy;
+  size_t packet_bytes; /* the most that a packet holds of the data; 0: 8 KiB, or what the network takes */
+  /* What the network may do with packets: the part of them, 0 .. 1, that it may drop where it marks others,
+   * in the model's first layer and in its last one; whether none of all others may be missing; into how many
+   * priorities, 1 .. 7, layers are put, the first ones the most urgent, or the last ones. */
+  double droppable_front, droppable_back;
+  int keep_important;
+  int queues; /* 0: 1 */
+  int back_first;
+  const int* servers; /* ranks that sum, read during the call only; NULL: all */
+  size_t server_count;
+  int dedicated; /* servers add nothing of their own: `in` and `residual` are NULL on them */
+} talweg_bounded_options;
+
+/* Of one call. All zero means: the timeout of the group when the sums were made, the lowest priority. */
+typedef struct talweg_bounded_call_options {
+  int64_t timeout_ms;   /* 0: as above */
+  int priority;         /* 0 .. 7: of what ranks tell each other of the call, and of the sums */
+  double depth;         /* where in the model it is: 0, next to its input, .. 1, next to its output */
+  const size_t* layers; /* elements of each layer, `count` together; read during the call only. NULL: none */
+  size_t layer_count;
+  uint64_t* lost_of_layer; /* bytes of lost_bytes, by layer: room for layer_count; NULL: not asked for */
+  /* Bytes of each rank's data that this rank has summed without: room for the group's size; NULL: not asked
+   * for. Neither is written where the call fails. */
+  uint64_t* lost_of_sender;
+} talweg_bounded_call_options;
+
+/* What was lost in one call. */
+typedef struct talweg_loss_report {
+  uint64_t sent_bytes;           /* this rank's data for the others */
+  uint64_t lost_bytes;           /* of these, what never arrived; in the residual, where there is one */
+  uint64_t lost_important_bytes; /* of these, what was in packets that are not droppable */
+  uint64_t packets_again;        /* that were sent again */
+  int exact; /* 1: nothing may be lost: one of the first 20 calls of a size, p is 0, or datagrams do not pass
+              */
+  double seconds;
+} talweg_loss_report;
+
+/* Every rank of `group` calls it, in the same order as other collectives. `options` may be NULL: p is 0.01.
+ * They share the group's connections, and may outlive it; talweg_abort ends them as well.
+ * TALWEG_INVALID_ARGUMENT (options), TALWEG_MISMATCH (ranks have other options; on every rank), TALWEG_SYSTEM
+ * (no socket), and what a collective returns. */
+talweg_status talweg_bounded_make(talweg_group* group, const talweg_bounded_options* options,
+                                  talweg_bounded** sums);
+/* Gives the handle back. NULL is allowed. */
+void talweg_bounded_free(talweg_bounded* sums);
+
+/* These block. Every rank calls the same, in the same order; of one thread at a time: while one is in a call,
+ * any other gets TALWEG_INVALID_ARGUMENT at once. `options` and `report` may be NULL. A report is all zero
+ * where the call fails. After TALWEG_TIMEOUT, TALWEG_PEER_FAILED and TALWEG_ABORTED these sums are of no use
+ * any more on any rank; the group is, unless it was aborted. After others the next call may be right. */
+
+/* `in`, `out`: count elements, one buffer or distinct ones; F16, BF16, F32 or F64, SUM or AVG. `residual`:
+ * count elements, zeros at first, or NULL: what was lost is gone. It is added to the input; afterwards it has
+ * what was lost of this rank's: after an error on the way, all of the input; after one before any data were
+ * sent, what it had before. */
+talweg_status talweg_bounded_all_reduce(talweg_bounded* sums, const void* in, void* out, size_t count,
+                                        talweg_type type, talweg_op op, void* residual,
+                                        const talweg_bounded_call_options* options,
+                                        talweg_loss_report* report);
+/* The first half of it: `part` gets what this rank sums, talweg_bounded_part() elements, where these are in
+ * `in`, or in a distinct buffer; NULL where there are none. */
+talweg_status talweg_bounded_push(talweg_bounded* sums, const void* in, void* part, size_t count,
+                                  talweg_type type, talweg_op op, void* residual,
+                                  const talweg_bounded_call_options* options, talweg_loss_report* report);
+/* The other half: all ranks get all parts, of any type, whatever these are by now. Nothing is lost. `part`:
+ * this rank's, where it belongs in `out`, or in a distinct buffer; `out`: count elements. */
+talweg_status talweg_bounded_pull(talweg_bounded* sums, const void* part, void* out, size_t count,
+                                  talweg_type type, const talweg_call_options* options);
+/* Which of `count` elements `rank` sums: `elements` from `first` on, either of which may be NULL. Any thread.
+ */
+talweg_status talweg_bounded_part(const talweg_bounded* sums, int rank, size_t count, size_t* first,
+                                  size_t* elements);
+/* How an all_reduce of so many elements would go, and what that rests on: a line, and one "key: value" a
+ * line. Writes and returns as talweg_describe does; "" for what no all_reduce takes, of which
+ * talweg_error_message() says why. Any thread; no collective. */
+size_t talweg_bounded_explain(const talweg_bounded* sums, size_t count, talweg_type type, char* text,
+                              size_t capacity);
 
 #ifdef __cplusplus
 }
