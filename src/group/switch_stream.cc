@@ -156,13 +156,16 @@ SwitchStream::Traffic SwitchStream::traffic() const {
   return traffic_;
 }
 
+std::string SwitchStream::describe(const SwitchWish& wish, const SwitchWish::At& at, std::uint64_t sums) {
+  constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
+  return fmt::format("{}, {} sum{}{}{}{}{}", at.from, sums, sums == 1 ? "" : "s", wish.exact ? ", exact" : "",
+                     wish.ordered ? ", in order" : "", wish.encrypted ? ", encrypted" : "",
+                     kSparse[static_cast<std::size_t>(wish.sparse)]);
+}
+
 std::string SwitchStream::describe() const {
   const auto guard = lock();
-  constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
-  const std::string sums =
-      fmt::format("{}, {} sum{}{}{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s",
-                  wish_.exact ? ", exact" : "", wish_.ordered ? ", in order" : "",
-                  wish_.encrypted ? ", encrypted" : "", kSparse[static_cast<std::size_t>(wish_.sparse)]);
+  const std::string sums = describe(wish_, at_, sums_);
   return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
 }
 

@@ -81,6 +81,7 @@ class SwitchStream {
   static std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type);
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
   std::string describe() const;
+  static std::string describe(const SwitchWish& wish, const SwitchWish::At& at, std::uint64_t sums);
   Traffic traffic() const;
 
  private:

@@ -305,7 +305,8 @@ std::uint64_t SwitchStreams::lives() const {
 std::string SwitchStreams::describe() const {
   std::string text;
   for (std::size_t i = streams_.size(); i < wish_.at.size(); ++i)
-    text += fmt::format("{}{}, 0 sums; not now: {}", text.empty() ? "" : "; ", wish_.at[i].from,
+    text += fmt::format("{}{}; not now: {}", text.empty() ? "" : "; ",
+                        SwitchStream::describe(wish_, wish_.at[i], 0),
                         opened_ ? "the system has refused it" : "it is joined for the first all_reduce");
   for (const auto& stream : streams_) text += (text.empty() ? "" : "; ") + stream->describe();
   for (const auto& stream : urgent_) text += "; of calls with a priority: " + stream->describe();

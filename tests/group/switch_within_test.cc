@@ -240,6 +240,7 @@ TEST(SwitchedWithin, WhatTheGroupWishesHoldsForThoseMadeOfIt) {
       kWithinRanks,
       [&](Group& group) {
         const auto part = split_of(group, {2, 1, 0, 3});
+        EXPECT_THAT(switch_line(*part), HasSubstr(", 0 sums, in order, encrypted, sparse; not now: "));
         add_up_by_switch(*part);
         add_up(*part, 100'000);
         EXPECT_EQ(last_way(*part), "blocks");
