@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from switched import program, served_switch
 
 LIMIT_S = 250  # a hang must not stop the run; torch alone takes many seconds to import on a busy machine
 
@@ -99,12 +99,6 @@ for turn in range({turns}):
 """
 
 
-def program():
-    if "TALWEG_PROGRAM" not in os.environ:
-        pytest.skip("TALWEG_PROGRAM does not say where talweg is")
-    return os.environ["TALWEG_PROGRAM"]
-
-
 def test_an_aggregator_serves_every_world_of_a_job_under_talweg_run():
     job = subprocess.run(
         [program(), "run", "-n", "4", "--no-tag-output", "--", sys.executable, "-c", AGGREGATED.format(turns=2)],
@@ -153,11 +147,35 @@ dist.destroy_process_group()
 
 
 def test_a_switch_sums_for_the_world(monkeypatch):
-    with subprocess.Popen([program(), "switch", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as switch:
-        try:
-            address = switch.stdout.readline().split()[2].rstrip(",")
-            monkeypatch.setenv("TALWEG_SWITCH", address)
-            monkeypatch.setenv("TALWEG_ALGO", "switch")
-            assert run_program(["-c", SWITCHED], 2) == 2 * ["through the switch\n"]
-        finally:
-            switch.kill()
+    with served_switch(monkeypatch):
+        assert run_program(["-c", SWITCHED], 2) == 2 * ["through the switch\n"]
+
+
+# Of a group of its own, whose job is opened by its first sum.
+SPARSELY_SWITCHED = """
+import json, torch, torch.distributed as dist, talweg.torch
+from talweg.torch import hooks
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("talweg")
+group = dist.new_group([0, 1])
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(200, 200), process_group=group)
+state = hooks.top_k(0.01, process_group=group, by_switch=True)
+hooks.register(model, state)
+through = torch.tensor([0])
+while through == 0:
+    model.zero_grad()
+    model(torch.randn(8, 200)).square().mean().backward()
+    calls = json.loads(talweg.torch.backend(group).flight_record())["operations"]
+    through[0] = any(call.get("way") == "pairs" and call["bytes"] == 4 * 40_200 for call in calls)
+    dist.all_reduce(through, dist.ReduceOp.MIN)
+sent, dense = (state.statistics()[key] for key in ("sent_bytes", "dense_bytes"))
+print(f"{dense / sent:.0f} times less sent")
+dist.destroy_process_group()
+"""
+
+
+def test_a_switch_sums_the_largest_gradients_of_a_group(monkeypatch):
+    with served_switch(monkeypatch, "pairs"):
+        # 402 of 40200, in pairs and with their number, of what a ring would have sent.
+        assert run_program(["-c", SPARSELY_SWITCHED], 2) == 2 * ["50 times less sent\n"]

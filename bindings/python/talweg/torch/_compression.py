@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
 
+import talweg.torch
 from talweg import _c10d, _known_by_name
 from talweg.torch._in_order import InOrder, Promise
 from talweg.torch._residuals import Key, Residuals
@@ -107,8 +109,8 @@ class Compression:
 
     def statistics(self) -> dict[str, float]:
         """Since the state was made: buckets, gradient_bytes (of their buffers), dense_bytes (what a ring would have sent for
-        them, from this rank), sent_bytes (what this rank gave to others instead, without frames' headers), and the ratio of
-        the two."""
+        them, from this rank), sent_bytes (what this rank gave to others instead, without frames' headers; by_switch: what it
+        has chosen, with its places, once), and the ratio of the two."""
         with self._lock:
             counted: dict[str, float] = dict(self._counted)
         return counted | {"ratio": counted["dense_bytes"] / counted["sent_bytes"] if counted["sent_bytes"] else 1.0}
@@ -325,12 +327,34 @@ class Sharded(Compression):
 
 
 class ByRows(Compression):
-    """Some rows of each rank's gradients go to all others, who add them up in rank order; the rest waits."""
+    """Some rows of each rank's gradients go to all others, who add them up in rank order; the rest waits. Or a switch adds
+    them up, as vectors that are zero elsewhere."""
 
-    def __init__(self, description: str, process_group: dist.ProcessGroup | None, width: int, two_steps: bool) -> None:
+    def __init__(self, description: str, process_group: dist.ProcessGroup | None, width: int, two_steps: bool,
+                 by_switch: bool = False) -> None:
         super().__init__(description, process_group, two_steps)
         self._width = width
         self._rows: dict[Key, _c10d.Rows] = {}
+        self._by_switch = by_switch
+        if by_switch:
+            self._check_switch()
+
+    def __repr__(self) -> str:
+        # What a checkpoint has is the same by either way.
+        return super().__repr__()[:-1] + ", by_switch=True)" if self._by_switch else super().__repr__()
+
+    def _check_switch(self) -> None:
+        try:
+            described = talweg.torch.backend(self._group).describe()
+        except ValueError as error:
+            raise ValueError(f"{self._description}: by_switch: {error}") from None
+        found = re.search("^switch: (.*)$", described, re.MULTILINE)
+        switch = found[1] if found else "none"
+        if switch == "none" and self._size > 1:
+            raise ValueError(f"{self._description}: by_switch needs a process group for which a switch sums: set TALWEG_SWITCH")
+        if not re.search(", sparse|; chosen:", switch) and self._size > 1:
+            raise ValueError(f"{self._description}: by_switch: what is zero would travel to the switch: set TALWEG_SWITCH_SPARSE "
+                             "to pairs, 1 or auto")
 
     def _rows_of(self, key: Key) -> _c10d.Rows:
         if key not in self._rows:
@@ -341,6 +365,12 @@ class ByRows(Compression):
         residual = self._residuals.row(key)
         return self._contribution(buffer).add_(residual), residual
 
+    def _reduce_sparse(self, rows: _c10d.Rows, payload: torch.Tensor, values: torch.Tensor, buffer: torch.Tensor) -> _Future:
+        """Everybody's rows, by the switch: none of the zeros between them travels."""
+        self._count("sent_bytes", payload.nbytes)
+        work = dist.all_reduce(_added(rows, [payload], values), group=self._group, async_op=True)
+        return self._then(work.get_future(), lambda: self._result(buffer, values))
+
     def _sum(self, rows: _c10d.Rows, payloads: list[torch.Tensor], values: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
         return self._result(buffer, _added(rows, payloads, values))
 
@@ -348,14 +378,17 @@ class ByRows(Compression):
 class Top(ByRows):
     """A part of the rows, of largest norm."""
 
-    def __init__(self, description: str, process_group: dist.ProcessGroup | None, ratio: float, width: int) -> None:
-        super().__init__(description, process_group, width, two_steps=False)
+    def __init__(self, description: str, process_group: dist.ProcessGroup | None, ratio: float, width: int,
+                 by_switch: bool) -> None:
+        super().__init__(description, process_group, width, two_steps=False, by_switch=by_switch)
         self._ratio = ratio
 
     def _average(self, buffer: torch.Tensor, key: Key) -> _Future:
         values, residual = self._with_residual(buffer, key)
         rows = self._rows_of(key)
         payload = rows.pack(values, rows.top(values, self._ratio), residual)
+        if self._by_switch:
+            return self._reduce_sparse(rows, payload, values, buffer)
         # How many rows of which width follows from the bucket: all ranks' payloads are equally long.
         future, parts = self._gather(self._group, payload, [payload.numel()] * self._size)
         return self._then(future, lambda: self._sum(rows, parts(), values, buffer))
@@ -391,16 +424,18 @@ class Randomly(ByRows):
 
 
 class AboveThreshold(ByRows):
-    """All elements of a magnitude: how many, the ranks tell each other first."""
+    """All elements of a magnitude: how many, the ranks tell each other first, or the switch need not know."""
 
-    def __init__(self, description: str, process_group: dist.ProcessGroup | None, least: float) -> None:
-        super().__init__(description, process_group, 1, two_steps=True)
+    def __init__(self, description: str, process_group: dist.ProcessGroup | None, least: float, by_switch: bool) -> None:
+        super().__init__(description, process_group, 1, two_steps=not by_switch, by_switch=by_switch)
         self._least = least
 
     def _average(self, buffer: torch.Tensor, key: Key) -> _Future:
         values, residual = self._with_residual(buffer, key)
         rows = self._rows_of(key)
         payload = rows.pack(values, rows.at_least(values, self._least / self._size), residual)
+        if self._by_switch:
+            return self._reduce_sparse(rows, payload, values, buffer)
         first, sizes = self._gather(self._group, torch.tensor([payload.numel()]), [1] * self._size)
 
         def begin() -> tuple[_Future, Callable[[], torch.Tensor]]:

@@ -75,9 +75,13 @@ def int4(block: int = 64, stochastic: bool = False, seed: int = 0, process_group
     return _integers("int4", block, stochastic, seed, process_group)
 
 
-def top_k(ratio: float, process_group: dist.ProcessGroup | None = None) -> Compression:
-    """Of every parameter the elements of largest magnitude travel, 8 bytes each: `ratio` of them, at least one."""
-    return _compression.Top(f"top_k({_ratio(ratio)})", process_group, ratio, 1)
+def top_k(ratio: float, process_group: dist.ProcessGroup | None = None, by_switch: bool = False) -> Compression:
+    """Of every parameter the elements of largest magnitude travel, 8 bytes each: `ratio` of them, at least one.
+
+    by_switch: to the switch that sums for the process group (TALWEG_SWITCH, and TALWEG_SWITCH_SPARSE, which is pairs, 1 or
+        auto), and not to every other rank. Sums are those of False but for the order in which floats are added; where the
+        switch is not there, buckets go whole, by trees."""
+    return _compression.Top(f"top_k({_ratio(ratio)})", process_group, ratio, 1, bool(by_switch))
 
 
 def random_k(ratio: float, seed: int = 0, process_group: dist.ProcessGroup | None = None) -> Compression:
@@ -85,17 +89,19 @@ def random_k(ratio: float, seed: int = 0, process_group: dist.ProcessGroup | Non
     return _compression.Randomly(f"random_k({_ratio(ratio)}, seed={_seed(seed)})", process_group, ratio, seed)
 
 
-def threshold(t: float, process_group: dist.ProcessGroup | None = None) -> Compression:
-    """Elements travel, 8 bytes each, whose magnitude in a rank's own gradient with its residual is `t` or more."""
+def threshold(t: float, process_group: dist.ProcessGroup | None = None, by_switch: bool = False) -> Compression:
+    """Elements travel, 8 bytes each, whose magnitude in a rank's own gradient with its residual is `t` or more. by_switch: as
+    top_k() says; ranks need not tell each other first how many theirs are."""
     if not _is_number(t) or not 0 < t < math.inf:
         raise ValueError(f"threshold: t must be a number above 0, not {t!r}")
-    return _compression.AboveThreshold(f"threshold({t})", process_group, t)
+    return _compression.AboveThreshold(f"threshold({t})", process_group, t, bool(by_switch))
 
 
-def block_top_k(ratio: float, block: int = 256, process_group: dist.ProcessGroup | None = None) -> Compression:
+def block_top_k(ratio: float, block: int = 256, process_group: dist.ProcessGroup | None = None,
+                by_switch: bool = False) -> Compression:
     """Of every parameter the blocks of largest L2 norm travel, 4 bytes an element and 4 a block: `ratio` of them, at least
-    one. A block may be an embedding's row."""
-    return _compression.Top(f"block_top_k({_ratio(ratio)}, block={_whole(block)})", process_group, ratio, block)
+    one. A block may be an embedding's row. by_switch: as top_k() says."""
+    return _compression.Top(f"block_top_k({_ratio(ratio)}, block={_whole(block)})", process_group, ratio, block, bool(by_switch))
 
 
 def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Compression:
