@@ -119,6 +119,9 @@ struct LossReport {
   std::uint64_t lost_bytes = 0;  // of these, what never arrived; in the residual, where there is one
   std::uint64_t lost_important_bytes = 0;  // of these, what was in packets that are not droppable
   bool exact = false;  // nothing may be lost: one of the first calls, p is 0, or datagrams do not pass
+  // The group's switches have made the sum: what is missing of a rank's is missing on all ranks, and
+  // sent_bytes are what they were sent.
+  bool by_switch = false;
   std::vector<std::uint64_t> lost_of_layer;   // bytes of lost_bytes, by layer
   std::vector<std::uint64_t> lost_of_sender;  // bytes of each rank's data that this rank has summed without
   std::uint64_t packets_again = 0;            // that were sent again

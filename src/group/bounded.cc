@@ -19,6 +19,7 @@
 #include "group/bounded_checks.h"
 #include "group/bounded_explain.h"
 #include "group/bounded_lost.h"
+#include "group/bounded_switch.h"
 #include "group/bounded_terms.h"
 #include "group/bounded_warnings.h"
 #include "group/buffers.h"
@@ -45,13 +46,15 @@ using Kind = observe::CallNote::Kind;
 
 class Sums : public BoundedSums {
  public:
-  Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
+  // `switches`: of the group that these are made of; null: it has none.
+  Sums(std::shared_ptr<GroupImpl> group, const SwitchStreams* switches, const BoundedLossOptions& options,
+       const BoundedSeams& seams)
       : group_(std::move(group)),
         options_(options),
         bounds_(protocol::bounds_of(parts_of(options))),
         said_(index(size())),
         deadlines_(seams.round_trips_ns) {
-    if (size() > 1) meet(seams);  // of one rank, all are servers
+    if (size() > 1) meet(switches, seams);  // of one rank, all are servers
   }
 
   LossReport all_reduce(const BoundedCall& call) override { return begin(Kind::bounded, call); }
@@ -66,7 +69,7 @@ class Sums : public BoundedSums {
   }
   BoundedPart part_of(int rank, std::size_t count) const override;
   std::string explain(std::size_t count, DataType type) const override {
-    return explain_bounded(*group_, options_, carrier_, count, type);
+    return explain_bounded(*group_, options_, carrier_, by_switch_.get(), count, type);
   }
   std::string flight_record() const override { return group_->flight_record(); }
 
@@ -103,7 +106,7 @@ class Sums : public BoundedSums {
     return (pulls() && sum.counts[index(r)] > 0) || (pushes() && adds(r) && sum.counts[index(rank())] > 0);
   }
 
-  void meet(const BoundedSeams& seams);
+  void meet(const SwitchStreams* switches, const BoundedSeams& seams);
   void check_here(const BoundedCall& call);
   bool is_copied(const BoundedCall& call) const;
   void agree(const BoundedCall& call, const std::exception_ptr& refused);
@@ -122,7 +125,7 @@ class Sums : public BoundedSums {
   std::size_t tensor_of(const Sum& sum);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
-  void keep_lost(const Sum& sum);
+  static LossReport timed(LossReport said, const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
   const char* may_be_blocked(const protocol::BoundedFailure& failure) const;
   std::string title(const BoundedCall& call) const;
@@ -136,6 +139,7 @@ class Sums : public BoundedSums {
   BoundedCarrier carrier_;
   Kind kind_ = Kind::bounded;                      // of the call
   std::size_t messages_ = 0;                       // of it, that have to end
+  std::unique_ptr<BoundedSwitch> by_switch_;       // null: datagrams, or connections
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
   KeptSizes sizes_{kMostSizes};
   std::vector<CallWords> said_;               // by rank, of this call
@@ -148,9 +152,11 @@ class Sums : public BoundedSums {
   std::atomic_flag in_a_call_;
 };
 
-void Sums::meet(const BoundedSeams& seams) {
+void Sums::meet(const SwitchStreams* switches, const BoundedSeams& seams) {
   Introduction mine = introduction_of(options_, index(size()));
   mine.has_aes = wire::has_aes() ? 1 : 0;
+  if (switches != nullptr) carrier_.no_switch = BoundedSwitch::complaint(*switches, options_);
+  mine.by_switch = switches != nullptr && carrier_.no_switch.empty() ? 1 : 0;
   wire::fill_random(mine.secret);
   const Logger log(rank());
   std::optional<live::UdpSocket> socket;
@@ -177,6 +183,10 @@ void Sums::meet(const BoundedSeams& seams) {
   check_servers_alike(*group_, options_, all);
   servers_ = options_.servers;
   std::ranges::sort(servers_);
+  if (std::ranges::all_of(all, [](const Introduction& i) { return i.by_switch != 0; }))
+    by_switch_ = std::make_unique<BoundedSwitch>(group_, *switches, options_, seams);
+  else if (mine.by_switch != 0)
+    carrier_.no_switch = "another rank has options that keep it from that";
 
   live::BoundedExchangeOptions options;
   options.bounds = bounds_;
@@ -240,9 +250,11 @@ protocol::MeasuredTransfer Sums::last_transfer(const BoundedCall& call) const {
 // What a call needs memory for has it before: where there is none, the others hear of that here.
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
   if (size() == 1) return;
-  const CallWords mine{
+  CallWords mine{
       static_cast<std::uint64_t>(kind_),          call.count,        static_cast<std::uint64_t>(call.type),
       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U, last_transfer(call)};
+  if (by_switch_ && kind_ == Kind::bounded && !refused)
+    mine.by_switch = by_switch_->line_up(call.count, call.type);
   try {
     group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
                        DataType::u64, {.timeout = call.timeout, .priority = refused ? 0 : call.priority});
@@ -320,9 +332,11 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
   try {
     agree(call, nullptr);
     LossReport report = reduce(*sum);
-    group_->end_bounded(report);
+    group_->end_bounded(report,
+                        by_switch_ && kind_ == Kind::bounded ? by_switch_->way() : protocol::SumWay::none);
     return report;
   } catch (const Error& e) {
+    if (by_switch_) by_switch_->leave(e.code() == ErrorCode::mismatch);
     const std::string text = e.what() + group_->fail_bounded(e);
     if (broken_) broken_.emplace(e.code(), text);
     throw Error(e.code(), text);
@@ -332,15 +346,16 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
 LossReport Sums::reduce(Sum& sum) {
   try {
     load(sum);
+    if (by_switch_ && by_switch_->decide(said_))
+      if (auto said = by_switch_->sum(sum.call, sum.data, sum.begun_ns + sum.timeout_ns))
+        return timed(std::move(*said), sum);
     if (pushes() && (!exchange_ || sum.call.count == 0)) return run_exactly(sum);
     if (!pushes()) return run_pull(sum);
     run(sum);
-    keep_lost(sum);
+    keep_lost(exchange(), rank(), sum.offsets, sum.call);
     ended_well_ = true;
     warn_of_datagrams(*group_, *exchange_);
-    LossReport said = report(sum);
-    said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
-    return said;
+    return timed(report(sum), sum);
   } catch (const Error& e) {
     if (broken_) throw;
     fail(sum.call, e.code(), e.what());
@@ -375,6 +390,10 @@ LossReport Sums::run_exactly(const Sum& sum) {
   said.exact = true;
   said.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
   said.lost_of_sender.assign(index(size()), 0);
+  return timed(std::move(said), sum);
+}
+
+LossReport Sums::timed(LossReport said, const Sum& sum) {
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
   return said;
 }
@@ -553,22 +572,6 @@ LossReport Sums::report(const Sum& sum) const {
   return said;
 }
 
-// The residual has everything that was sent: what has arrived goes.
-void Sums::keep_lost(const Sum& sum) {
-  if (sum.call.residual == nullptr) return;
-  for (int r = 0; r < size(); ++r) {
-    std::byte* const shard = static_cast<std::byte*>(sum.call.residual) + sum.offsets[index(r)] * sum.element;
-    if (r == rank()) {
-      std::memset(shard, 0, sum.counts[index(r)] * sum.element);
-      continue;
-    }
-    const protocol::BoundedShape& shape = exchange().shape(r);
-    const protocol::PacketSet& lost = exchange().lost(r);
-    for (std::uint32_t i = 0; i < shape.packets(); ++i)
-      if (!lost.has(i)) std::memset(shard + std::uint64_t{i} * shape.stride, 0, shape.length(i));
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions& options,
@@ -580,7 +583,7 @@ std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions
   auto own = std::dynamic_pointer_cast<GroupImpl>(group.split(ranks));
   if (whole == nullptr || !own) refuse("bounded loss: expected a group that was joined with Group::join");
   whole->abort_too(own);
-  return std::make_shared<Sums>(std::move(own), options, seams);
+  return std::make_shared<Sums>(std::move(own), whole->switches().get(), options, seams);
 }
 
 }  // namespace talweg::group

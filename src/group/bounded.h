@@ -16,6 +16,7 @@ struct BoundedSeams {
   bool offload = true;
   bool warm_up = true;
   live::UdpOptions socket;
+  live::UdpSender::SendCall send_to_switch;
   std::vector<std::int64_t> round_trips_ns;  // by rank, for those that connections measure; empty: these
 };
 std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions& options,

@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "group/bounded_checks.h"
+#include "protocol/aggregation/tolerance.h"
 #include "protocol/bounded/adaptive_deadline.h"
 #include "protocol/bounded/loss_budget.h"
 #include "protocol/bounded/shape.h"
@@ -66,6 +67,30 @@ class BoundedWords {
         servers(), datagrams(), limits(), missing(), AdaptiveDeadline::kWarmUp, classes(), deadline(),
         AdaptiveDeadline::kLeastPart * 100, AdaptiveDeadline::kMostPart * 100, all * 1e3, words * 1e3,
         push * 1e3, pull * 1e3);
+  }
+
+  // `otherwise`: what is said where no switch is there.
+  std::string by_switch(const BoundedSwitch::Expected& expected, const std::string& otherwise) const {
+    const std::string limits =
+        expected.ppm == 0
+            ? "p: nothing may be missing"
+            : fmt::format("p: {:g}: of each rank's {} elements up to {} may be missing, in whole blocks",
+                          expected.ppm / 1e6, count_, expected.most_missing);
+    return fmt::format(
+        "switch, {}\n"
+        "way: ranks agree on the call; a sum in the network, of which a part may be missing; ranks tell each "
+        "other that they have it\n"
+        "carried by: datagrams to the switch and back: {}\n"
+        "{}\n"
+        "{}"
+        "exact calls: the first {} sums of a job at the switch lose nothing; it is a new job when the switch "
+        "was lost\n"
+        "deadline: {}; a switch of which nothing comes is left before that\n"
+        "otherwise: {}\n",
+        expected.seconds ? fmt::format("predicted {:.4g} ms", *expected.seconds * 1e3)
+                         : std::string("not measured"),
+        expected.where, limits, missing(), protocol::LingerTime::kWarmUp, deadline(),
+        otherwise.substr(0, otherwise.find('\n')));
   }
 
   std::string over_the_group() const {
@@ -183,14 +208,23 @@ class BoundedWords {
 }  // namespace
 
 std::string explain_bounded(const GroupImpl& group, const BoundedLossOptions& options,
-                            const BoundedCarrier& carrier, std::size_t count, DataType type) {
+                            const BoundedCarrier& carrier, const BoundedSwitch* by_switch, std::size_t count,
+                            DataType type) {
   const char* const what = name(observe::CallNote::Kind::bounded);
   check_summable(what, type);
   check_size(what, count, type);
   if (group.size() == 1) return "bounded, of one rank, which sends nothing\n";
   if (count == 0) return "bounded, of no elements: ranks only agree on the call\n";
   const BoundedWords words(group, options, carrier, count, type);
-  return carrier.stride > 0 ? words.in_datagrams() : words.over_the_group();
+  const std::string between_ranks = carrier.stride > 0 ? words.in_datagrams() : words.over_the_group();
+  if (by_switch == nullptr)
+    return carrier.no_switch.empty()
+               ? between_ranks
+               : between_ranks + fmt::format("by a switch: no: {}\n", carrier.no_switch);
+  const BoundedSwitch::Expected expected = by_switch->expect(count, type);
+  return expected.why_not.empty()
+             ? words.by_switch(expected, between_ranks)
+             : between_ranks + fmt::format("by a switch: no: {}: {}\n", expected.why_not, expected.where);
 }
 
 }  // namespace talweg::group

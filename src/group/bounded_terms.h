@@ -29,7 +29,8 @@ struct Introduction {
   std::uint16_t port = 0;  // 0: there is no socket
   std::uint8_t policy = 0;
   std::uint8_t has_aes = 0;
-  std::array<char, 196> failure{};  // why there is no socket
+  std::uint8_t by_switch = 0;       // sums may go by the group's switches
+  std::array<char, 195> failure{};  // why there is no socket
   std::uint32_t address = 0;        // the group's, IPv4, in the network's order
   live::PathAddresses paths{};
   wire::Secret secret{};
@@ -64,8 +65,9 @@ void check_servers_alike(Group& group, const BoundedLossOptions& options,
 struct CallWords {
   std::uint64_t kind, count, type, reduction, refused;
   protocol::MeasuredTransfer last{};  // of this size, from which all wait for as long; no term of the call
+  std::uint64_t by_switch = 0;        // as BoundedSwitch::line_up() says it; nor is this
 };
-static_assert(sizeof(CallWords) == 7 * sizeof(std::uint64_t));
+static_assert(sizeof(CallWords) == 8 * sizeof(std::uint64_t));
 // By rank. Throws Error{mismatch}, on every rank, where one has refused its call or makes another one.
 void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all);
 

@@ -82,7 +82,8 @@ GroupImpl::~GroupImpl() {
     // A forked child has no part in it, and its copy can neither be stopped (the threads are not here) nor
     // taken apart (destroying what a thread waited for when the process was copied would wait for it).
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
-    static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStreams>(std::move(switch_)));
+    for (auto* const streams : {&switch_, &bounded_switch_})
+      static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStreams>(std::move(*streams)));
     return;
   }
   auto guard = world_->lock();
@@ -92,7 +93,8 @@ GroupImpl::~GroupImpl() {
   add_traffic(world_->observer().switched());
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
-  if (switch_) switch_->stop();
+  for (const auto& streams : {switch_, bounded_switch_})
+    if (streams) streams->stop();
   // A callback may let go of the last group: its thread cannot wait for itself to end.
   if (world_->on_progress_thread())
     std::thread([last = std::move(world_)]() mutable { last.reset(); }).detach();

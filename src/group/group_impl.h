@@ -85,6 +85,15 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void use_switch(const SwitchWish& wish);
   // As `parent`, of which these are the ranks, from the first all_reduce on that it can sum.
   void use_switch_of(const GroupImpl& parent, std::span<const int> ranks);
+  std::shared_ptr<const SwitchStreams> switches() const {  // null: there are none
+    const auto guard = world_->lock();
+    return switch_;
+  }
+  // Of bounded sums, in jobs of their own: counted, and let go of, as this group's are.
+  void keep_bounded(std::shared_ptr<SwitchStreams> streams) {
+    const auto guard = world_->lock();
+    bounded_switch_ = std::move(streams);
+  }
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
   // here these are, known on the wire as `id`.
@@ -110,7 +119,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // when it begins, from whom something is missing on the way, and how it ends. One at a time.
   void begin_bounded(observe::CallNote::Kind kind, std::uint64_t number, const BoundedCall& call);
   void miss_bounded(std::vector<int> silent);
-  void end_bounded(const LossReport& report);  // of a pull: an empty one
+  // Of a pull: an empty report.
+  void end_bounded(const LossReport& report, protocol::SumWay way = protocol::SumWay::none);
   // Returns what is to be added to the text of the error.
   std::string fail_bounded(const Error& error);
 
@@ -240,7 +250,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::shared_ptr<const forest::CostModel> paced_for_;
   std::unordered_map<std::uint32_t, CallPaces> paces_;  // for that network, by the digest of a plan
 
-  std::shared_ptr<SwitchStreams> switch_;
+  std::shared_ptr<SwitchStreams> switch_, bounded_switch_;
   // Plans by which calls may go through it, by those of their trees, while what is known of it stays.
   using SwitchPlans = std::map<std::tuple<const protocol::Plan*, wire::AggregationFormat, bool>,
                                std::shared_ptr<const protocol::StreamPlan>>;

@@ -85,12 +85,14 @@ void GroupImpl::miss_bounded(std::vector<int> silent) {
   waits.silent = std::move(silent);
 }
 
-void GroupImpl::end_bounded(const LossReport& report) {
+void GroupImpl::end_bounded(const LossReport& report, protocol::SumWay way) {
   const auto guard = world_->lock();
   world_->observer().bounded().add(report, identity_.members);
   if (bounded_->call.kind != observe::CallNote::Kind::bounded_pull)
     recorder_.lose(bounded_->call.ticket, report);
-  note_end(bounded_->call, {});
+  protocol::Outcome outcome;
+  outcome.way = way;
+  note_end(bounded_->call, outcome);
   bounded_.reset();
 }
 
@@ -203,11 +205,13 @@ void GroupImpl::add_lag(std::vector<double>& lag, std::int64_t now_ns) const {
 }
 
 void GroupImpl::add_traffic(observe::SwitchTraffic& traffic) const {
-  if (switch_ == nullptr) return;
-  traffic.any = true;
-  const auto [sent, received] = switch_->traffic();
-  traffic.sent_bytes += sent;
-  traffic.received_bytes += received;
+  for (const auto& streams : {switch_, bounded_switch_}) {
+    if (streams == nullptr) continue;
+    traffic.any = true;
+    const auto [sent, received] = streams->traffic();
+    traffic.sent_bytes += sent;
+    traffic.received_bytes += received;
+  }
 }
 
 }  // namespace talweg::group

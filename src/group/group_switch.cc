@@ -15,16 +15,6 @@ namespace talweg::group {
 
 namespace {
 
-// Shorter vectors are not worth the votes, unless the user says that they are.
-constexpr std::int64_t kLeastBytes = 16 << 10;
-
-// In which a vector passes the slowest link of a rank once.
-double seconds_on_links(const forest::CostModel& model, int ranks, double bytes) {
-  double least = model.capacity(0);
-  for (int rank = 1; rank < ranks; ++rank) least = std::min(least, model.capacity(rank));
-  return bytes / (least * model.parameters().tcp_payload);
-}
-
 // Trees are compared with what is left to do once the ranks have voted.
 std::string if_dense(std::optional<double> seconds, double votes_seconds) {
   return seconds ? fmt::format("{:.4g} ms where nothing is", (*seconds + votes_seconds) * 1e3)
@@ -104,7 +94,7 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
 
 bool GroupImpl::switch_serves(const forest::Request& request, DataType type) const {
   return switch_ != nullptr && request.op == Collective::all_reduce && switch_->format_of(type) &&
-         request.counts[0] * request.element_size >= (switch_->always() ? 1 : kLeastBytes);
+         request.counts[0] * request.element_size >= switch_->wish().least_bytes();
 }
 
 // Votes go to all ranks and back, as in a barrier.

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "live/system.h"
+#include "protocol/aggregation/tolerance.h"
 
 namespace talweg::group {
 
@@ -51,6 +52,10 @@ double seconds_of_sum(live::SwitchClient& client, const std::vector<float>& data
   }
   std::ranges::nth_element(took, took.begin() + times / 2);
   return static_cast<double>(took[static_cast<std::size_t>(times) / 2]) * 1e-9;
+}
+
+std::uint64_t sent_again(const protocol::WorkerCounters& counters) {
+  return counters.asked_for + counters.named;
 }
 
 }  // namespace
@@ -143,14 +148,6 @@ std::optional<SwitchStream::Cost> SwitchStream::cost() const {
   return cost_;
 }
 
-// Two bytes are too few for what the switch sums exactly.
-std::optional<wire::AggregationFormat> SwitchStream::format_of(const SwitchWish& wish, DataType type) {
-  const auto format = wire::aggregation_format(type);
-  if (!wish.exact || format == wire::AggregationFormat::i32) return format;
-  if (format == wire::AggregationFormat::f32) return wire::AggregationFormat::scaled;
-  return std::nullopt;
-}
-
 SwitchStream::Traffic SwitchStream::traffic() const {
   const auto guard = lock();
   return traffic_;
@@ -186,11 +183,17 @@ void SwitchStream::serve() {
       options.ordered = wish_.ordered;
       options.block = wish_.block;
       options.key_from = "TALWEG_SWITCH_KEY_FILE";
+      options.tolerant = wish_.tolerant;
       options.socket = wish_.socket;
+      options.sender = wish_.sender;
+      options.send = wish_.send;
       options.join_deadline_ns = live::now_ns() + kJoinNs;
       options.idle = [this] { check_stopped(); };
       live::SwitchClient client(options);
-      open(client, wish_.is_measured() ? measure(client) : tried(client));
+      Cost cost = wish_.is_measured() ? measure(client) : tried(client);
+      cost.block = client.terms().block;
+      cost.lanes = client.terms().threads;
+      open(client, cost);
       serve(client);
       why = kGivenUp;
       if (!stopped_) client.give_up(ErrorCode::aborted, why);
@@ -236,7 +239,6 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
                (double{mean[1]} - double{mean[0]}) / double{kLongElements - kShortElements});
   Cost cost{std::max(0.0, double{mean[0]} - per_element * double{kShortElements}),
             per_element / sizeof(float)};
-  cost.block = client.terms().block;
   if (pairs == 0) return cost;
   // No less than its bytes cost anywhere, whatever disturbed these sums.
   constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
@@ -282,8 +284,9 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
   }
   const std::string shortage = client.shortage();
   if (place_.speaks_for_host && !shortage.empty() && !std::exchange(said_shortage_, true))
-    log_.log(LogLevel::warn, "plan", "sums by the switch at {}: {}", to_string(at_.address), shortage);
-  log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(at_.address),
+    log_.log(LogLevel::warn, "plan", "{} by the switch at {}: {}", what(), to_string(at_.address), shortage);
+  log_.log(LogLevel::info, "plan", "the switch at {} makes {} for this group{}", to_string(at_.address),
+           what(),
            wish_.is_measured()
                ? fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9)
                : "");
@@ -309,7 +312,7 @@ void SwitchStream::lose(const std::string& why, bool fault) {
   if (stopped_) return;
   if (news)
     log_.log(place_.rank == 0 && fault ? LogLevel::warn : LogLevel::info, "plan",
-             "no sums by the switch at {}, the group does without until it is there: {}",
+             "no {} by the switch at {}, the group does without until it is there: {}", what(),
              to_string(at_.address), why);
   changed_();
 }
@@ -337,10 +340,16 @@ bool SwitchStream::step(live::SwitchClient& client) {
   if (running_ == nullptr && (running_ = queue_.next()) != nullptr) {
     const protocol::SumTask& task = running_->task;
     const bool pairs = task.form == protocol::SumForm::pairs;
-    client.start(
-        {task.in, task.out, task.bytes, task.bytes, pairs ? wire::AggregationFormat::pairs : task.format,
-         task.form != protocol::SumForm::dense},
-        now + kNoDeadlineNs);
+    live::SwitchVector vector{task.in,
+                              task.out,
+                              task.bytes,
+                              task.bytes,
+                              pairs ? wire::AggregationFormat::pairs : task.format,
+                              task.form != protocol::SumForm::dense,
+                              task.tolerance};
+    if (wish_.tolerant) vector.tolerance.losses = &running_->losses;
+    again_ = sent_again(client.counters());
+    client.start(vector, now + kNoDeadlineNs);
     results_ = client.counters().results;
     progress_ns_ = now;
   }
@@ -349,6 +358,9 @@ bool SwitchStream::step(live::SwitchClient& client) {
   traffic_ += {client.sent().bytes, client.received().bytes};
   if (running_ == nullptr) return false;
   if (done) {
+    protocol::SumLosses& losses = running_->losses;
+    losses.again = sent_again(client.counters()) - again_;
+    if (client.sums() <= protocol::LingerTime::kWarmUp) losses.allowance = 0;
     queue_.done(*std::exchange(running_, nullptr));
     ++sums_;
     return true;

@@ -46,6 +46,7 @@ class SwitchStream {
     double fixed = 0, per_byte = 0;
     double per_pair = 0;    // on any rank; 0: pairs are not to be had
     std::size_t block = 0;  // elements
+    std::size_t lanes = 1;  // among which blocks are dealt out
     double seconds(double bytes) const { return fixed + per_byte * bytes; }
     // Of a vector of which so much is on any rank; infinity: not in this form.
     double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
@@ -77,8 +78,6 @@ class SwitchStream {
   std::optional<Cost> cost() const;  // empty: there is no life now
   // Changes whenever what cost() says does.
   std::uint64_t lives() const { return lives_.load(std::memory_order_acquire); }
-  // How it sums elements of this type; empty: not at all.
-  static std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type);
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
   std::string describe() const;
   static std::string describe(const SwitchWish& wish, const SwitchWish::At& at, std::uint64_t sums);
@@ -86,6 +85,7 @@ class SwitchStream {
 
  private:
   std::unique_lock<std::mutex> lock() const;
+  const char* what() const { return wish_.tolerant ? "bounded sums" : "sums"; }
   void serve();
   void serve(live::SwitchClient& client);
   bool step(live::SwitchClient& client);
@@ -114,6 +114,7 @@ class SwitchStream {
   protocol::SumQueue queue_;
   std::shared_ptr<protocol::QueuedSum> running_;
   std::uint64_t results_ = 0;     // of the running sum, when there was the last one
+  std::uint64_t again_ = 0;       // blocks that were sent again before it
   std::int64_t progress_ns_ = 0;  // and when
   std::optional<Cost> cost_;
   std::uint64_t sums_ = 0;  // in all

@@ -63,6 +63,12 @@ std::vector<std::size_t> share_ends(std::size_t elements, std::span<const double
   return ends;
 }
 
+double seconds_on_links(const forest::CostModel& model, int ranks, double bytes) {
+  double least = model.capacity(0);
+  for (int rank = 1; rank < ranks; ++rank) least = std::min(least, model.capacity(rank));
+  return bytes / (least * model.parameters().tcp_payload);
+}
+
 // A sum's parts, in the order of the streams that are there.
 struct SwitchStreams::Split : QueuedSum {
   struct Part {
@@ -225,7 +231,8 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
     if (part.empty)
       part.stream->pass(*part.sum);
     else
-      part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format, task.form});
+      part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format, task.form,
+                                  task.tolerance});
     begin = end;
   }
 }
@@ -260,6 +267,40 @@ SwitchStreams::Progress SwitchStreams::look(const QueuedSum& sum) const {
     all.number = parts.size() == 1 ? number : mixed(all.number, number);
   }
   return all;
+}
+
+protocol::SumLosses SwitchStreams::losses(const QueuedSum& sum) {
+  protocol::SumLosses all;
+  const auto& split = static_cast<const Split&>(sum);
+  const std::size_t element = wire::element_bytes(split.task.format);
+  for (const Split::Part& part : split.parts)
+    if (!part.empty)
+      protocol::add_losses(all, part.sum->losses,
+                           static_cast<std::size_t>(part.sum->task.in - split.task.in) / element);
+  return all;
+}
+
+std::uint64_t SwitchStreams::most_missing(std::size_t elements, std::uint32_t ppm) const {
+  std::vector<Share> shares;
+  std::vector<double> rates;
+  for (const auto& stream : streams_)
+    if (const auto cost = stream->cost()) {
+      shares.push_back(share_of(*cost));
+      rates.push_back(shares.back().rate);
+    }
+  if (!enough(shares.size())) return 0;
+  const std::vector<std::size_t> ends = share_ends(elements, rates);
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    protocol::Sum part;
+    part.count = ends[i] - (i == 0 ? 0 : ends[i - 1]);
+    part.block = static_cast<std::uint16_t>(shares[i].cost.block);
+    part.lanes = static_cast<std::uint16_t>(shares[i].cost.lanes);
+    part.tolerance.ppm = ppm;
+    for (; part.lane < part.lanes; ++part.lane)
+      most += protocol::blocks_that_may_be_missing(part) * part.block;
+  }
+  return most;
 }
 
 bool SwitchStreams::enough(std::size_t there) const {

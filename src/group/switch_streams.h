@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "forest/cost.h"
 #include "group/switch_stream.h"
 #include "group/switch_wish.h"
 #include "live/fork_mark.h"
@@ -30,6 +31,9 @@ namespace talweg::group {
 // multiples of kShareElements. All ranks that have the same rates have the same parts.
 inline constexpr std::size_t kShareElements = 4096;
 std::vector<std::size_t> share_ends(std::size_t elements, std::span<const double> rates);
+
+// In which a vector passes the slowest link of a rank once.
+double seconds_on_links(const forest::CostModel& model, int ranks, double bytes);
 
 class SwitchStreams final : public protocol::SumStream {
  public:
@@ -57,6 +61,10 @@ class SwitchStreams final : public protocol::SumStream {
   // A task in place has its input back.
   void abandon(protocol::QueuedSum& sum) override;
   Progress look(const protocol::QueuedSum& sum) const override;
+  // Of a sum that is done, of which a part may be missing.
+  static protocol::SumLosses losses(const protocol::QueuedSum& sum);
+  // Elements that may be missing of each rank's in a sum by those that are there.
+  std::uint64_t most_missing(std::size_t elements, std::uint32_t ppm) const;
 
   // What a vector takes by those that are there, had they nothing in common on the way to them, and how many
   // have a part of it; empty: none is there, or of exact sums not all. Dense; `least`: where forms are
@@ -68,9 +76,11 @@ class SwitchStreams final : public protocol::SumStream {
   std::optional<Estimate> estimate(std::size_t elements, std::size_t element_bytes, bool least = false) const;
   std::uint64_t lives() const;
   bool always() const { return always_; }
+  const SwitchWish& wish() const { return wish_; }
+  const SwitchStream::Place& place() const { return place_; }
   bool chooses_forms() const { return sparse_ == SwitchSparse::chosen; }
   std::optional<wire::AggregationFormat> format_of(DataType type) const {
-    return SwitchStream::format_of(wish_, type);
+    return group::format_of(wish_, type);
   }
   std::string describe() const;
   SwitchStream::Traffic traffic() const;  // of all of them

@@ -85,6 +85,14 @@ SwitchSparse switch_sparse() {
   return *on ? SwitchSparse::blocks : SwitchSparse::none;
 }
 
+// Two bytes are too few for what the switch sums exactly.
+std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type) {
+  const auto format = wire::aggregation_format(type);
+  if (!wish.exact || format == wire::AggregationFormat::i32) return format;
+  if (format == wire::AggregationFormat::f32) return wire::AggregationFormat::scaled;
+  return std::nullopt;
+}
+
 SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
                             const cluster::Cluster* network, int rank) {
   const std::vector<NamedSwitch> found = find_named(options, network, rank);

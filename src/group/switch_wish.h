@@ -8,8 +8,10 @@
 
 #include "cluster/cluster.h"
 #include "live/system.h"
+#include "live/udp/udp_sender.h"
 #include "live/udp/udp_socket.h"
 #include "talweg/group.h"
+#include "wire/aggregation.h"
 #include "wire/key.h"
 
 namespace talweg::group {
@@ -49,8 +51,15 @@ struct SwitchWish {
   bool is_measured() const { return !always || sparse == SwitchSparse::chosen; }
   std::optional<wire::Secret> key;  // of all
   bool encrypted = false;           // what goes to them, under that key
-  live::UdpOptions socket = {};     // for tests
+  bool tolerant = false;            // a part of sums may be missing (protocol::Tolerance)
+  live::UdpOptions socket = {};     // these three for tests
+  live::UdpSenderOptions sender = {};
+  live::UdpSender::SendCall send = {};
+  // Of vectors that go by them. Shorter ones are not worth the votes, unless the user says that they are.
+  std::int64_t least_bytes() const { return always ? 1 : 16 << 10; }
 };
+// How they sum elements of this type; empty: not at all.
+std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type);
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
 // TALWEG_CLUSTER describes; where these are of racks, that of this rank's. Throws Error{invalid_argument} for
 // what can never work, Error{system} for a host without address.

@@ -36,6 +36,11 @@ std::vector<std::pair<int, std::int64_t>> read_bytes_by(const Json& json, const 
 void read_losses(const Json& json, RecordedCall& call) {
   text::read_field(json, "sent_bytes", call.sent_bytes);
   if (json.contains("lost_bytes")) text::read_field(json, "lost_bytes", call.lost_bytes);
+  if (json.contains("by_switch")) {
+    const Json& by_switch = text::field(json, "by_switch");
+    if (!by_switch.is_boolean()) throw_error(ErrorCode::bad_file, "by_switch: expected true or false");
+    call.by_switch = by_switch.get<bool>();
+  }
   call.lost_of_sender = read_bytes_by(json, "lost_of_sender", "rank");
   if (json.contains("lost_of_layer")) call.lost_of_layer = read_bytes_by(json, "lost_of_layer", "layer");
 }

@@ -31,6 +31,7 @@ struct RecordedCall {
   // data that are missing in its sum, where there are any; and what never arrived of its own in all, and of
   // the layers of which the most did not (records of older builds do not say).
   std::int64_t sent_bytes = 0, lost_bytes = 0;
+  bool by_switch = false;  // which it was sent, for all of them
   std::vector<std::pair<int, std::int64_t>> lost_of_sender, lost_of_layer;
 
   bool bounded() const;

@@ -116,6 +116,7 @@ void add_losses(OrderedJson& call, const Recorder::Losses& losses) {
   call["sent_bytes"] = report.sent_bytes;
   call["lost_bytes"] = report.lost_bytes;
   call["packets_again"] = report.packets_again;
+  if (report.by_switch) call["by_switch"] = true;
   OrderedJson senders = OrderedJson::array();
   for (std::size_t r = 0; r < report.lost_of_sender.size(); ++r)
     if (report.lost_of_sender[r] > 0) senders.push_back({{"rank", r}, {"bytes", report.lost_of_sender[r]}});

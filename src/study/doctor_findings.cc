@@ -266,11 +266,11 @@ class Doctor {
     for (const observe::Record* record : records_)
       for (const observe::RecordedCall& call : record->calls) {
         if (call.sent_bytes <= 0 || record->size != size) continue;
-        // Every rank sends each other one about as much.
-        const double from_each = static_cast<double>(call.sent_bytes) / (size - 1);
+        // Every rank sends each other one about as much; to a switch, all of it for all.
+        const double from_each = static_cast<double>(call.sent_bytes) / (call.by_switch ? 1 : size - 1);
         for (int r = 0; r < size; ++r)
           if (r != record->rank) senders[static_cast<std::size_t>(r)].sent += from_each;
-        all.sent += static_cast<double>(call.sent_bytes);
+        all.sent += from_each * (size - 1);
         for (const auto& [rank, bytes] : call.lost_of_sender) {
           Sender& sender = senders[static_cast<std::size_t>(rank)];
           sender.missing += static_cast<double>(bytes);

@@ -34,7 +34,8 @@ class BoundedSide {
         options_(options),
         slot_(slot),
         in_place_(in_place),
-        limits_(options, sums.part_of(group.rank(), c.count).count * size_of(c.type)),
+        limits_(options, sums.part_of(group.rank(), c.count).count * size_of(c.type),
+                c.count * size_of(c.type)),
         deadline_(Clock::now() + options.timeout) {}
 
   std::byte* out() const { return slot_.out; }
@@ -48,7 +49,8 @@ class BoundedSide {
                                           .reduction = c_.reduce,
                                           .residual = residual,
                                           .timeout = time_left()});
-    beyond_ += lost_beyond(report, c_, sums_.part_of(group_.rank(), c_.count).count, *options_.may_lose);
+    const std::size_t part = report.by_switch ? c_.count : sums_.part_of(group_.rank(), c_.count).count;
+    beyond_ += lost_beyond(report, c_, part, *options_.may_lose);
     limits_.add(report);
     return report;
   }
@@ -96,7 +98,7 @@ LostPart LostBytes::part() const {
   const auto over = [](std::uint64_t a, std::uint64_t b) {
     return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 0;
   };
-  return {over(lost, sent), over(lost_important, lost)};
+  return {over(lost, sent), over(lost_important, lost), false, calls, calls_by_switch};
 }
 
 void check_bounded_perf(const PerfOptions& options) {
@@ -125,7 +127,7 @@ std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, std::size
   return beyond;
 }
 
-LostBeyondLimits::LostBeyondLimits(const PerfOptions& options, std::size_t bytes)
+LostBeyondLimits::LostBeyondLimits(const PerfOptions& options, std::size_t part, std::size_t whole)
     : bounds_([&] {
         auto bounds =
             protocol::bounds_of({*options.may_lose, options.may_lose_sender, options.may_lose_call});
@@ -134,7 +136,8 @@ LostBeyondLimits::LostBeyondLimits(const PerfOptions& options, std::size_t bytes
         if (!options.may_lose_call) bounds.iteration_ppm = protocol::kMillion;
         return bounds;
       }()),
-      own_(bytes) {}
+      part_(part),
+      whole_(whole) {}
 
 void LostBeyondLimits::add(const LossReport& report) {
   const auto beyond = [](std::uint64_t lost, std::uint64_t of, std::uint64_t ppm) {
@@ -143,17 +146,18 @@ void LostBeyondLimits::add(const LossReport& report) {
     return lost > most ? lost - most : 0;
   };
   lost_.resize(report.lost_of_sender.size());
-  ++calls_;
+  const std::uint64_t own = report.by_switch ? whole_ : part_;
+  sent_ += own;
   std::uint64_t together = 0, beyond_average = 0;
   for (std::size_t r = 0; r < lost_.size(); ++r) {
     together += report.lost_of_sender[r];
     lost_[r] += report.lost_of_sender[r];
     // What was not lost before these calls may be lost in them, too.
-    beyond_average += beyond(lost_[r], (calls_ + bounds_.burst - 1) * own_, bounds_.sender_ppm);
+    beyond_average += beyond(lost_[r], sent_ + (bounds_.burst - 1) * own, bounds_.sender_ppm);
   }
   beyond_sender_ = std::max(beyond_sender_, beyond_average);
   const std::uint64_t others = std::max<std::uint64_t>(lost_.size(), 2) - 1;
-  beyond_call_ += beyond(together, others * own_, bounds_.iteration_ppm);
+  beyond_call_ += beyond(together, others * own, bounds_.iteration_ppm);
 }
 
 Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const PerfOptions& options,
@@ -183,6 +187,8 @@ Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const
     bytes[0] += report.sent_bytes;
     bytes[1] += report.lost_bytes;
     bytes[2] += report.lost_important_bytes;
+    ++lost.calls;
+    lost.calls_by_switch += report.by_switch ? 1 : 0;
   }
   group.barrier();
   Timing timing = timing_of(group, options, std::move(times), total);

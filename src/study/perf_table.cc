@@ -279,6 +279,10 @@ std::vector<std::string> lost_sentences(const PerfOptions& options, const std::v
         "these calls came {} more, which lose nothing and are counted below",
         bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100, limits,
         protocol::AdaptiveDeadline::kWarmUp));
+    if (row.lost->calls_by_switch > 0)
+      sentences.back() += fmt::format(
+          ". {} of {} calls went by the switch: of a rank's data the same is missing on all ranks",
+          row.lost->calls_by_switch, row.lost->calls);
     if (droppable)
       sentences.back() += fmt::format(". Of what is missing {:.3g} % was in packets that were not droppable",
                                       row.lost->important * 100);
@@ -324,7 +328,10 @@ nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const
                            {"plan", row.plan}};
     if (row.lost) {
       line["lost_part"] = row.lost->part;
-      if (!row.lost->by_switch) line["lost_important_part"] = row.lost->important;
+      if (!row.lost->by_switch) {
+        line["lost_important_part"] = row.lost->important;
+        line["by_switch"] = row.lost->calls_by_switch;
+      }
     }
     if (!row.timestamp.empty()) line["timestamp"] = row.timestamp;
     document["results"].push_back(std::move(line));

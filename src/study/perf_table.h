@@ -27,6 +27,7 @@ struct LostPart {
   double part = 0;         // of what ranks sent each other
   double important = 0;    // of that, what was in packets that were not droppable
   bool by_switch = false;  // a part of all workers' blocks, which are missing in the sums
+  std::uint64_t calls = 0, calls_by_switch = 0;  // of a group's bounded sums
 };
 
 struct PerfRow {

@@ -291,7 +291,8 @@ TEST(Doctor, KnowsBoundedCallsFromOthersOfTheSameNumber) {
 }
 
 // Of three ranks, in so many calls; missing[a][b]: of what rank b has sent rank a, bytes of each call.
-Finding first_of_bounded(std::uint64_t calls, const std::array<std::array<std::int64_t, 3>, 3>& missing) {
+Finding first_of_bounded(std::uint64_t calls, const std::array<std::array<std::int64_t, 3>, 3>& missing,
+                         bool by_switch = false) {
   std::vector<observe::Record> records;
   for (int r = 0; r < 3; ++r) {
     std::vector<std::pair<int, std::int64_t>> lost;
@@ -299,7 +300,10 @@ Finding first_of_bounded(std::uint64_t calls, const std::array<std::array<std::i
       if (const auto bytes = missing[static_cast<std::size_t>(r)][static_cast<std::size_t>(s)]; bytes > 0)
         lost.emplace_back(s, bytes);
     records.push_back(record(r, 3, {}));
-    for (std::uint64_t i = 1; i <= calls; ++i) records.back().calls.push_back(bounded(i, "completed", lost));
+    for (std::uint64_t i = 1; i <= calls; ++i) {
+      records.back().calls.push_back(bounded(i, "completed", lost));
+      records.back().calls.back().by_switch = by_switch;
+    }
   }
   return first(records);
 }
@@ -316,6 +320,12 @@ TEST(Doctor, NamesTheRankWhoseDataAreLostFarMoreThanThoseOfOthers) {
   EXPECT_EQ(
       first_of_bounded(2, {{{0, 100, 0}, {0, 0, 0}, {0, 100, 0}}}).text,
       "nothing is wrong in these records: the last call is bounded_all_reduce #2, completed by all of them");
+}
+
+// To a switch a rank sends its data once, for all.
+TEST(Doctor, CountsWhatASwitchHasSummedWithoutOfAllThatWasSentToIt) {
+  EXPECT_EQ(first_of_bounded(4, {{{0, 200, 1}, {0, 0, 1}, {2, 600, 0}}}, true).text,
+            "of the data of rank 1 (h1) 2 % are missing in bounded sums, of the others' 0.005 %");
 }
 
 // Layers of one size are one layer, whichever rank's and call's they are.
@@ -361,6 +371,10 @@ TEST(Doctor, ReadsRecordsOfBothForms) {
     EXPECT_TRUE(r.calls.at(0).lost_of_layer.empty());
   }
   std::string with_layers = fmt::format(kBoundedRecord, 3, 1);
+  EXPECT_FALSE(observe::read_record(scratch.write("x.json", with_layers)).calls.at(0).by_switch);
+  std::string switched = with_layers;
+  switched.replace(switched.find("\"lost_of_sender\""), 0, "\"by_switch\": true, ");
+  EXPECT_TRUE(observe::read_record(scratch.write("x.json", switched)).calls.at(0).by_switch);
   with_layers.replace(with_layers.find("\"lost_of_sender\""), 0,
                       R"("lost_of_layer": [{"layer": 300, "bytes": 8}, {"layer": 2, "bytes": 5}], )");
   EXPECT_THAT(observe::read_record(scratch.write("x.json", with_layers)).calls.at(0).lost_of_layer,

@@ -18,7 +18,8 @@ class LosingSums : public BoundedSums {
   std::size_t loses = 0;           // bytes
   bool keeps = true;               // these in the residual
   std::uint64_t says_missing = 0;  // of a sender's data
-  bool has_grown = false;          // the input was more than a pattern has
+  bool by_switch = false;
+  bool has_grown = false;  // the input was more than a pattern has
 
   LossReport all_reduce(const BoundedCall& call) override {
     ++calls;
@@ -34,6 +35,7 @@ class LosingSums : public BoundedSums {
     report.lost_bytes = loses;
     report.lost_important_bytes = loses / 2;
     report.lost_of_sender = {says_missing};
+    report.by_switch = by_switch;
     return report;
   }
   LossReport push(const BoundedCall&) override { return {}; }
@@ -109,7 +111,7 @@ TEST(PerfBounded, TheLimitsBesideTheBoundAreOfAllCallsAndOfAllSenders) {
   PerfOptions options = losing_options();
   options.may_lose_sender = 0.01;
   options.may_lose_call = 0.05;
-  LostBeyondLimits limits(options, 1000);
+  LostBeyondLimits limits(options, 1000, 3000);
   LossReport report;
   report.lost_of_sender = {0, 100, 0};  // of 2000 bytes, a twentieth
   limits.add(report);
@@ -121,8 +123,30 @@ TEST(PerfBounded, TheLimitsBesideTheBoundAreOfAllCallsAndOfAllSenders) {
   EXPECT_EQ(limits.bytes(), 200U - 17 * 10 + 3) << "what was too much after two calls stays so";
 }
 
+// What a switch has left out is of the whole vector.
+TEST(PerfBounded, TheLimitsAreOfTheWholeVectorWhereASwitchHasMadeTheSum) {
+  PerfOptions options = losing_options();
+  options.may_lose_call = 0.05;
+  LostBeyondLimits limits(options, 1000, 3000);
+  LossReport report;
+  report.by_switch = true;
+  report.lost_of_sender = {0, 200, 100};  // of 6000 bytes, a twentieth
+  limits.add(report);
+  EXPECT_EQ(limits.bytes(), 0U);
+  report.lost_of_sender = {0, 200, 104};
+  limits.add(report);
+  EXPECT_EQ(limits.bytes(), 4U);
+  LosingSums sums;
+  sums.says_missing = 1024;
+  sums.by_switch = true;
+  LostBytes lost;
+  EXPECT_EQ(measured_with(sums, true, lost).wrong, (1024U - 409 + 3) / 4 * 12);
+  EXPECT_EQ(lost.part().calls_by_switch, 10U);
+  EXPECT_EQ(lost.part().calls, 10U);
+}
+
 TEST(PerfBounded, LimitsThatAreNotGivenHoldNothingHoweverMuchIsSummed) {
-  LostBeyondLimits limits(losing_options(), std::size_t{1} << 40);
+  LostBeyondLimits limits(losing_options(), std::size_t{1} << 40, std::size_t{1} << 42);
   LossReport report;
   report.lost_of_sender = {0, 1 << 30, 1 << 30};
   for (int call = 0; call < 100; ++call) limits.add(report);

@@ -153,6 +153,10 @@ TEST(PerfTable, BelowItStandsWhatWasLostAndAllLimitsThatWereGiven) {
   EXPECT_THAT(sentence()[0], HasSubstr("one sends another, and 5 % of what all others together send"));
   EXPECT_THAT(lost_sentences(options, rows, 0.1, true)[0],
               HasSubstr(". Of what is missing 25 % was in packets that were not droppable"));
+  EXPECT_THAT(sentence()[0], Not(HasSubstr("by the switch")));
+  rows[1].lost->calls = 20;
+  rows[1].lost->calls_by_switch = 18;
+  EXPECT_THAT(sentence()[0], HasSubstr(". 18 of 20 calls went by the switch: "));
 }
 
 TEST(PerfTable, TheFooterSaysWhetherAllIsWellAndTheMeanBusBandwidth) {

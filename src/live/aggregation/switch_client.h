@@ -122,7 +122,8 @@ class SwitchClient {
   // Of the sum that has run last: blocks of each worker, those that may be missing of each, and those that
   // are. All workers have the same of all of these but of their own.
   protocol::AggregationWorker::Missing missing() const;
-  protocol::WorkerCounters counters() const;  // of all threads of the switch together
+  std::uint32_t sums() const { return current_.sum; }  // started so far
+  protocol::WorkerCounters counters() const;           // of all threads of the switch together
   const wire::DatagramRefusals& refusals() const { return refusals_; }
   const UdpSendStatistics& sent() const { return sender_.statistics(); }
   const UdpReceiveStatistics& received() const { return receiver_.statistics(); }

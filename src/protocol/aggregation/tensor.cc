@@ -11,6 +11,31 @@
 
 namespace talweg::protocol {
 
+namespace {
+
+std::uint64_t blocks_of_lane(const Sum& sum) {
+  const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
+  return all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
+}
+
+}  // namespace
+
+void add_losses(SumLosses& to, const SumLosses& part, std::size_t first) {
+  for (const SumLosses::Range& range : part.own) to.own.push_back({first + range.first, range.count});
+  to.of_worker.resize(std::max(to.of_worker.size(), part.of_worker.size()));
+  for (std::size_t w = 0; w < part.of_worker.size(); ++w) to.of_worker[w] += part.of_worker[w];
+  to.allowance += part.allowance;
+  to.again += part.again;
+}
+
+std::uint64_t blocks_that_may_be_missing(const Sum& sum) {
+  const std::uint64_t blocks = blocks_of_lane(sum);
+  if (sum.tolerance.ppm == 0 || blocks == 0) return 0;
+  const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
+  const std::uint64_t short_by = (all - 1) % sum.lanes == sum.lane ? all * sum.block - sum.count : 0;
+  return (blocks * sum.block - short_by) * sum.tolerance.ppm / 1'000'000 / sum.block;
+}
+
 std::string wrong_tolerance(const Sum& sum) {
   const Tolerance& t = sum.tolerance;
   if (t.ppm > Tolerance::kMostPpm)
@@ -28,8 +53,7 @@ std::string wrong_tolerance(const Sum& sum) {
 void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
   sum_ = sum;
   workers_ = workers;
-  const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
-  blocks_ = all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
+  blocks_ = blocks_of_lane(sum);
   if (!sum.sparse) return;
   holds_.assign(kernel::bitmap_words(blocks_), 0);
   const DataType type = wire::type_in_memory(sum.format);

@@ -20,9 +20,23 @@
 
 namespace talweg::protocol {
 
-// What may be missing of a sum: of each worker's blocks so many millionths, rounded down, in whole blocks.
-// Not of sparse tensors, nor of the formats `pairs` and `scaled`: all agree on what comes next, and its
-// exponent.
+// What is missing of a sum. Elements are those of the whole vector, whatever lane they are of.
+struct SumLosses {
+  struct Range {
+    std::size_t first = 0, count = 0;
+    bool operator==(const Range&) const = default;
+  };
+  std::vector<Range> own;                // of this worker's elements, in any order
+  std::vector<std::uint64_t> of_worker;  // elements of each worker's; shorter: of the others none
+  std::uint64_t allowance = 0;           // of each worker's that may be missing; 0: nothing may be
+  std::uint64_t again = 0;               // blocks that this worker has sent again
+};
+// Adds those of a part that begins at the vector's element `first`.
+void add_losses(SumLosses& to, const SumLosses& part, std::size_t first);
+
+// What may be missing of a sum: of each worker's elements so many millionths, rounded down to whole blocks,
+// in each lane. Not of sparse tensors, nor of the formats `pairs` and `scaled`: all agree on what comes next,
+// and its exponent.
 struct Tolerance {
   static constexpr std::uint32_t kMostPpm = 500'000;
   std::uint32_t ppm = 0;  // the same for all workers
@@ -30,6 +44,8 @@ struct Tolerance {
   // what was missing of this worker's, and zero elsewhere. After a failure they may be of neither.
   std::byte* residual = nullptr;
   bool rescale = false;  // what is missing counts as the mean of those that came. Not of i32
+  // All lanes' losses are added to it while the sum runs; or null.
+  SumLosses* losses = nullptr;
 };
 
 // One worker's part of one sum. All workers say the same of everything but pointers; those that say `sparse`
@@ -51,6 +67,9 @@ struct Sum {
 
 // What is wrong with what may be missing of it; empty: nothing.
 std::string wrong_tolerance(const Sum& sum);
+// So many blocks of each worker's, of its lane. The last block may be shorter than the others: whichever are
+// missing, their elements are no more than may be.
+std::uint64_t blocks_that_may_be_missing(const Sum& sum);
 
 class SummedTensor {
  public:
@@ -59,6 +78,9 @@ class SummedTensor {
   const Sum& sum() const { return sum_; }
   std::uint64_t blocks() const { return blocks_; }  // of its lane, by whose numbers all others are
   std::uint16_t count_of(std::uint64_t block) const;
+  std::size_t first_element(std::uint64_t block) const {  // of the whole vector's
+    return static_cast<std::size_t>(sum_.lane + block * sum_.lanes) * sum_.block;
+  }
   // Whether this worker has data for the block: all of a dense tensor, also where they are zero.
   bool owns(std::uint64_t block) const;
   // This worker's first block from `block` on in steps of `step`; kNeverNext: none.
@@ -78,9 +100,6 @@ class SummedTensor {
 
  private:
   bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }
-  std::size_t first_element(std::uint64_t block) const {
-    return static_cast<std::size_t>(sum_.lane + block * sum_.lanes) * sum_.block;
-  }
   std::size_t offset(std::uint64_t block) const {
     return first_element(block) * wire::element_bytes(sum_.format);
   }

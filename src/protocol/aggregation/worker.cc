@@ -97,8 +97,13 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   } else {
     tensor_.reset(sum, terms_.workers);
   }
-  const std::uint64_t allowance = tensor_.blocks() * sum.tolerance.ppm / 1'000'000;
-  absent_ = {tensor_.blocks(), std::min<std::uint64_t>(allowance, 0xffff), 0, 0};
+  const std::uint64_t allowance = std::min<std::uint64_t>(blocks_that_may_be_missing(sum), 0xffff);
+  absent_ = {tensor_.blocks(), allowance, 0, 0};
+  if (SumLosses* const losses = sum.tolerance.losses) {
+    losses->allowance += allowance * sum.block;
+    losses->own.reserve(losses->own.size() + allowance);
+    losses->of_worker.resize(std::max<std::size_t>(losses->of_worker.size(), terms_.workers));
+  }
   operation_ = operation;
   started_ = true;
   deadline_ns_ = deadline_ns;
@@ -349,6 +354,17 @@ void AggregationWorker::forget_silence(std::int64_t now_ns) {
   }
 }
 
+void AggregationWorker::note_losses(std::uint64_t block, const AggregationEntry& entry,
+                                    std::span<const std::byte> data, bool own) const {
+  SumLosses* const losses = tensor_.sum().tolerance.losses;
+  if (losses == nullptr) return;
+  const std::size_t count = tensor_.count_of(block);
+  for (std::size_t i = 0; i < entry.absent; ++i)
+    if (const std::size_t who = wire::absent_at(data, i); who < losses->of_worker.size())
+      losses->of_worker[who] += count;
+  if (own) losses->own.push_back({tensor_.first_element(block), count});
+}
+
 // Writes the round's block, and those up to the next one, which nobody has anything in.
 void AggregationWorker::finish_blocks(Column& column, std::size_t index, const AggregationEntry& entry,
                                       std::span<const std::byte> data) {
@@ -357,6 +373,7 @@ void AggregationWorker::finish_blocks(Column& column, std::size_t index, const A
   if (column.block != kNoBlock) {
     const bool missing = is_missing(entry, data);
     if (missing) ++counters_.absences;
+    if (entry.absent > 0) note_losses(column.block, entry, data, missing);
     tensor_.remember(column.block, missing);
     tensor_.accept(column.block, column.exponent, data);
     if (entry.absent > 0 && tensor_.sum().tolerance.rescale) tensor_.rescale(column.block, entry.absent);

@@ -150,6 +150,8 @@ class AggregationWorker {
   bool is_missing(const wire::AggregationEntry& entry, std::span<const std::byte> data) const;
   void finish_blocks(Column& column, std::size_t index, const wire::AggregationEntry& entry,
                      std::span<const std::byte> data);
+  void note_losses(std::uint64_t block, const wire::AggregationEntry& entry, std::span<const std::byte> data,
+                   bool own) const;
   void fill(Column& column, std::size_t index, wire::AggregationEntry& entry);
   bool by_pairs() const { return tensor_.sum().format == wire::AggregationFormat::pairs; }
   bool sound(const Column& column, const wire::AggregationEntry& entry,

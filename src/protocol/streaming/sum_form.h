@@ -23,6 +23,7 @@
 #include <span>
 #include <utility>
 
+#include "protocol/aggregation/tensor.h"
 #include "wire/aggregation.h"
 
 namespace talweg::protocol {
@@ -41,6 +42,7 @@ struct SumTask {
   std::size_t bytes = 0;
   wire::AggregationFormat format = wire::AggregationFormat::f32;  // never `pairs`
   SumForm form = SumForm::dense;
+  Tolerance tolerance = {};  // without `losses`, which its QueuedSum has
 };
 
 // Shares of a vector that are not zero.

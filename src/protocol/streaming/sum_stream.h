@@ -31,6 +31,7 @@ struct QueuedSum {
   std::uint32_t number = 0;  // from 1, once it is running
   SumTask task;
   std::unique_ptr<std::byte[]> kept;  // of a task in place: its input
+  SumLosses losses;                   // of a task of which a part may be missing, once it is done
 };
 
 // What a vector takes otherwise, and at least. Where they are not the same on all ranks it goes by trees.

@@ -1,0 +1,555 @@
+// Bounded sums of a group that a switch makes: what is missing is within bounds and is in residuals, and the
+// switch comes, goes, or is not for them.
+#include "group/bounded_switch.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "group/bounded.h"
+#include "kernel/half.h"
+#include "live/served_switch.h"
+#include "lossy.h"
+#include "protocol/aggregation/tolerance.h"
+#include "ranks.h"
+#include "switched.h"
+#include "talweg/bounded_loss.h"
+
+namespace talweg::group {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int kSwitched = talweg::kRanks;
+constexpr std::size_t kTolerated = 200'000;  // floats: several rounds of each slot
+constexpr std::uint32_t kExactSums = protocol::LingerTime::kWarmUp;
+
+live::SwitchServiceOptions of_few_slots() {
+  live::SwitchServiceOptions options;
+  options.quotas.slots = 8;
+  return options;
+}
+
+// By which way the last call went that has ended, as the sums' flight record has it.
+std::string last_bounded_way(const BoundedSums& sums) {
+  const std::string record = sums.flight_record();
+  const std::size_t call = record.rfind("\n{\"operation\":\"bounded_all_reduce\"");
+  const std::string line = record.substr(call, record.find('\n', call + 1) - call);
+  const std::size_t way = line.find("\"way\":\"");
+  return way == std::string::npos ? "" : line.substr(way + 7, line.find('"', way + 7) - way - 7);
+}
+
+// testing::Each takes long.
+bool are_all(const std::vector<float>& values, float expected) {
+  return std::ranges::all_of(values, [=](float x) { return std::abs(x - expected) <= 1e-5F * expected; });
+}
+
+bool nothing_is_missing(const LossReport& report) {
+  return report.lost_bytes == 0 && std::ranges::count(report.lost_of_sender, 0U) == kSwitched;
+}
+
+// A sum of ones, in place.
+LossReport sum_ones(const Group& group, BoundedSums& sums, std::size_t count,
+                    ReduceOp reduction = ReduceOp::sum) {
+  std::vector<float> ones(count, 1.F);
+  LossReport report =
+      sums.all_reduce({.in = ones.data(), .out = ones.data(), .count = count, .reduction = reduction});
+  EXPECT_TRUE(!report.exact || nothing_is_missing(report));
+  if (nothing_is_missing(report)) {
+    EXPECT_TRUE(are_all(ones, reduction == ReduceOp::avg ? 1.F : static_cast<float>(group.size())));
+  }
+  return report;
+}
+
+// Until one goes by the switch; all ranks find the same.
+void sum_until_by_switch(const Group& group, BoundedSums& sums, std::size_t count = 1000,
+                         ReduceOp reduction = ReduceOp::sum) {
+  const std::int64_t deadline_ns = live::soon();
+  while (!sum_ones(group, sums, count, reduction).by_switch) {
+    ASSERT_LT(live::now_ns(), deadline_ns) << sums.explain(count);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+// Until the switch's job knows how long rounds take.
+void sum_until_some_may_be_missing(const Group& group, BoundedSums& sums,
+                                   ReduceOp reduction = ReduceOp::sum) {
+  sum_until_by_switch(group, sums, 1000, reduction);
+  for (std::uint32_t i = 0; i < kExactSums; ++i)
+    if (!sum_ones(group, sums, kTolerated, reduction).exact) return;
+  ADD_FAILURE() << "no more than " << kExactSums << " sums are exact";
+}
+
+// What a rank contributes to the second round of each column of slot 0 does not leave, in every other sum of
+// those that may lose something: that round can end only without it. In case it does not, it leaves after a
+// while.
+live::UdpSender::SendCall holding_second_rounds() {
+  struct State {
+    std::uint32_t sum = 0;
+    std::int64_t since_ns = 0;
+    std::map<int, std::uint64_t> first, second;  // blocks, by column
+  };
+  return [state = std::make_shared<State>()](int fd, mmsghdr* messages, unsigned n) {
+    for (unsigned i = 0; i < n; ++i) {
+      const iovec& io = messages[i].msg_hdr.msg_iov[0];
+      wire::DatagramHeader header;
+      std::memcpy(&header, io.iov_base, sizeof header);
+      bool held = false;
+      if (header.type == static_cast<std::uint8_t>(wire::AggregationType::contribution) &&
+          header.own32 > kExactSums && header.own32 % 2 == 1 && header.own16 == 0) {
+        if (header.own32 != state->sum) *state = {header.own32, live::now_ns(), {}, {}};
+        wire::AggregationMessage message;
+        const std::span bytes(static_cast<const std::byte*>(io.iov_base) + wire::kDatagramHeaderBytes,
+                              header.length);
+        EXPECT_EQ(wire::decode(header, bytes, message), nullptr);
+        wire::for_each_entry(message, [&](const wire::AggregationEntry& entry, std::span<const std::byte>) {
+          const std::uint64_t first = state->first.emplace(entry.column, entry.block).first->second;
+          if (entry.block != first) state->second.emplace(entry.column, entry.block);
+          const auto second = state->second.find(entry.column);
+          held = held || (second != state->second.end() && second->second == entry.block);
+        });
+        held = held && live::now_ns() - state->since_ns < 500 * live::kMillisecondNs;
+      }
+      if (!held) ::sendmsg(fd, &messages[i].msg_hdr, MSG_DONTWAIT);
+    }
+    return static_cast<int>(n);
+  };
+}
+
+BoundedSeams holding_on(int rank, int own) {
+  BoundedSeams seams = lossy(0, 1);
+  if (own == rank) seams.send_to_switch = holding_second_rounds();
+  return seams;
+}
+
+template <typename T>
+void sum_bounded(Group& group, BoundedSums& sums, DataType type, ReduceOp reduction, bool in_place,
+                 T (*of)(float), bool by_switch) {
+  constexpr std::size_t kCount = 5000;
+  std::vector<T> in(kCount), out(kCount), expected(kCount), residual(kCount, of(0.F));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    int sum = 0;
+    for (int r = 0; r < kSwitched; ++r) sum += value(r, i);
+    in[i] = of(static_cast<float>(value(group.rank(), i)));
+    expected[i] = of(static_cast<float>(reduction == ReduceOp::avg ? sum / kSwitched : sum));
+  }
+  if (in_place) out = in;
+  const LossReport report = sums.all_reduce({.in = in_place ? out.data() : in.data(),
+                                             .out = out.data(),
+                                             .count = kCount,
+                                             .type = type,
+                                             .reduction = reduction,
+                                             .residual = in_place ? nullptr : residual.data()});
+  EXPECT_TRUE(out == expected) << talweg::name(type) << " " << talweg::name(reduction);
+  EXPECT_TRUE(residual == std::vector<T>(kCount, of(0.F)));
+  EXPECT_EQ(report.by_switch, by_switch) << talweg::name(type);
+  EXPECT_EQ(last_bounded_way(sums), by_switch ? "dense" : "");
+  EXPECT_EQ(report.lost_bytes, 0U);
+  if (by_switch) {
+    EXPECT_EQ(report.sent_bytes, kCount * sizeof(T));
+  }
+}
+
+// Of which less than a block may be missing.
+TEST(BoundedSwitch, SumsWhatItCanAndDatagramsCarryTheRest) {
+  const live::Served served;
+  run_ranks(
+      kSwitched,
+      [](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0.001});
+        sum_until_by_switch(group, *sums);
+        for (const bool in_place : {false, true})
+          for (const ReduceOp reduction : {ReduceOp::sum, ReduceOp::avg}) {
+            sum_bounded<float>(
+                group, *sums, DataType::f32, reduction, in_place, [](float x) { return x; }, true);
+            sum_bounded<std::uint16_t>(
+                group, *sums, DataType::f16, reduction, in_place,
+                [](float x) { return kernel::f32_to_f16(x); }, true);
+            sum_bounded<std::uint16_t>(
+                group, *sums, DataType::bf16, reduction, in_place,
+                [](float x) { return kernel::f32_to_bf16(x); }, true);
+            sum_bounded<double>(
+                group, *sums, DataType::f64, reduction, in_place, [](float x) { return double{x}; }, false);
+          }
+        // The halves are the ranks' own.
+        std::vector<float> ones(kSwitched * 100, 1.F), part(100);
+        EXPECT_FALSE(sums->push({.in = ones.data(), .out = part.data(), .count = ones.size()}).by_switch);
+        EXPECT_THAT(part, ::testing::Each(3.F));
+        sums->pull({.in = part.data(), .out = ones.data(), .count = ones.size()});
+        EXPECT_THAT(ones, ::testing::Each(3.F));
+        EXPECT_TRUE(sum_ones(group, *sums, 1000).by_switch);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(BoundedSwitch, WhatIsMissingIsWithinTheBoundIsReportedAndComesWithTheNextSum) {
+  constexpr double kPart = 0.25;
+  constexpr int kCalls = 12;
+  const live::Served served(of_few_slots());
+  std::mutex mutex;
+  std::vector<float> first_out;  // of one rank, by call
+  std::vector<std::array<LossReport, kSwitched>> told(kCalls);
+  std::vector<double> kept(kTolerated);
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums = make_bounded(group, {.p = kPart}, holding_on(1, group.rank()));
+        sum_until_some_may_be_missing(group, *sums);
+        const std::vector<std::size_t> layers{1, 70'000, 0, kTolerated - 70'001};
+        std::vector<float> in(kTolerated), out(kTolerated), residual(kTolerated), all_out;
+        std::vector<double> in_all(kTolerated), out_all(kTolerated);
+        for (int call = 0; call < kCalls; ++call) {
+          for (std::size_t i = 0; i < kTolerated; ++i) {
+            in[i] = static_cast<float>(value(group.rank(), i + static_cast<std::size_t>(call)));
+            for (int r = 0; r < kSwitched; ++r) in_all[i] += value(r, i + static_cast<std::size_t>(call));
+          }
+          const LossReport report = sums->all_reduce({.in = in.data(),
+                                                      .out = out.data(),
+                                                      .count = kTolerated,
+                                                      .residual = residual.data(),
+                                                      .layers = layers});
+          EXPECT_TRUE(report.by_switch);
+          EXPECT_FALSE(report.exact);
+          EXPECT_LE(static_cast<double>(report.lost_bytes), kPart * kTolerated * sizeof(float));
+          EXPECT_EQ(report.lost_important_bytes, report.lost_bytes);
+          EXPECT_EQ(std::accumulate(report.lost_of_layer.begin(), report.lost_of_layer.end(), 0UL),
+                    report.lost_bytes);
+          const auto in_residual =
+              static_cast<std::uint64_t>(std::ranges::count_if(residual, [](float x) { return x != 0; }) * 4);
+          EXPECT_LE(in_residual, report.lost_bytes) << "nothing else is left there";
+          for (std::size_t i = 0; i < kTolerated; ++i) out_all[i] += out[i];
+          all_out.insert(all_out.end(), out.begin(), out.end());
+          const std::lock_guard guard(mutex);
+          told[static_cast<std::size_t>(call)][static_cast<std::size_t>(group.rank())] = report;
+        }
+        std::vector<float> left(kTolerated);
+        group.all_reduce(residual.data(), left.data(), kTolerated, DataType::f32, ReduceOp::sum);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < kTolerated; ++i) wrong += in_all[i] != out_all[i] + left[i] ? 1 : 0;
+        EXPECT_EQ(wrong, 0U) << "elements of all sums and residuals";
+        const std::lock_guard guard(mutex);
+        if (first_out.empty()) first_out = all_out;
+        EXPECT_TRUE(all_out == first_out) << "ranks have different bits";
+      },
+      through(at(served)));
+  std::uint64_t lost = 0;
+  for (const auto& reports : told)
+    for (std::size_t of = 0; of < kSwitched; ++of) {
+      lost += reports[of].lost_bytes;
+      for (std::size_t r = 0; r < kSwitched; ++r)
+        EXPECT_EQ(reports[r].lost_of_sender[of], r == of ? 0 : reports[of].lost_bytes);
+    }
+  EXPECT_GT(lost, 0U);
+}
+
+TEST(BoundedSwitch, AMeanIsOverThoseWhoArePartOfIt) {
+  const live::Served served(of_few_slots());
+  std::atomic<std::uint64_t> lost{0};
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums =
+            make_bounded(group, {.p = 0.25, .policy = LossPolicy::rescale}, holding_on(2, group.rank()));
+        sum_until_some_may_be_missing(group, *sums, ReduceOp::avg);
+        std::vector<float> out(kTolerated);
+        for (int call = 0; call < 10; ++call) {
+          const std::vector<float> in(kTolerated, 6.F);
+          const LossReport report = sums->all_reduce(
+              {.in = in.data(), .out = out.data(), .count = kTolerated, .reduction = ReduceOp::avg});
+          EXPECT_TRUE(report.by_switch);
+          lost += report.lost_bytes;
+          EXPECT_TRUE(are_all(out, 6.F));
+        }
+        group.barrier();
+      },
+      through(at(served)));
+  EXPECT_GT(lost, 0U);
+}
+
+TEST(BoundedSwitch, RanksThatDoNotMeanTheSameAreToldInOneLineAndGoOn) {
+  const live::Served served;
+  run_ranks(
+      kSwitched,
+      [](Group& group) {
+        const std::string differs =
+            error_of([&] { BoundedSums::make(group, {.p = group.rank() == 2 ? 0.2 : 0.1}); });
+        EXPECT_THAT(differs, AllOf(StartsWith("mismatch: bounded loss: ranks disagree: rank 0 has p = 0.1, "),
+                                   HasSubstr("rank 2 has p = 0.2, "), Not(HasSubstr("\n"))));
+        const auto sums = BoundedSums::make(group, {.p = 0.1});
+        sum_until_by_switch(group, *sums);
+        const std::size_t count = group.rank() == 1 ? 2000 : 1000;
+        std::vector<float> in(count, 1.F), out(count, -1.F), residual(count, 0.5F);
+        EXPECT_THAT(error_of([&] {
+                      sums->all_reduce(
+                          {.in = in.data(), .out = out.data(), .count = count, .residual = residual.data()});
+                    }),
+                    AllOf(HasSubstr("mismatch: bounded all_reduce: ranks disagree: "), Not(HasSubstr("\n"))));
+        EXPECT_THAT(out, ::testing::Each(-1.F));
+        EXPECT_THAT(residual, ::testing::Each(0.5F));
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(sum_ones(group, *sums, 1000).by_switch);
+        // Of one rank's call nobody hears but that it is refused.
+        EXPECT_THAT(error_of([&] {
+                      sums->all_reduce(
+                          {.in = group.rank() == 0 ? nullptr : in.data(), .out = out.data(), .count = 1000});
+                    }),
+                    HasSubstr(group.rank() == 0 ? "the input is null" : "was refused there"));
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(sum_ones(group, *sums, 1000).by_switch);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(BoundedSwitch, ASwitchThatEndsInTheMiddleOfSumsCostsNothingAndIsTakenBack) {
+  std::optional<live::Served> served(std::in_place);
+  const live::Endpoint place = served->service().address();
+  std::atomic<bool> summing{false};
+  std::thread operating([&] {
+    live::wait_until([&] { return summing.load(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    served.reset();
+  });
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0});
+        sum_until_by_switch(group, *sums);
+        summing = true;
+        std::vector<float> residual(kTolerated, 1.F);  // comes with the first call
+        const std::int64_t deadline_ns = live::soon();
+        for (float extra = 1.F; live::now_ns() < deadline_ns; extra = 0.F) {
+          std::vector<float> data(kTolerated, 1.F);
+          const LossReport report = sums->all_reduce(
+              {.in = data.data(), .out = data.data(), .count = kTolerated, .residual = residual.data()});
+          EXPECT_TRUE(are_all(data, (1.F + extra) * kSwitched)) << report.by_switch;
+          EXPECT_TRUE(are_all(residual, 0.F));
+          EXPECT_EQ(last_bounded_way(*sums), report.by_switch ? "dense" : "fallback");
+          if (!report.by_switch) break;
+        }
+        EXPECT_FALSE(sum_ones(group, *sums, kTolerated).by_switch);
+        EXPECT_EQ(last_bounded_way(*sums), "fallback") << "as long as it is not there";
+        EXPECT_THAT(sums->explain(kTolerated),
+                    AllOf(StartsWith("bounded, direct, "), HasSubstr("not now: ")));
+        group.barrier();
+        if (group.rank() == 0) {
+          operating.join();
+          live::SwitchServiceOptions again;
+          again.listen = place;
+          served.emplace(again);
+        }
+        group.barrier();
+        sum_until_by_switch(group, *sums, kTolerated);
+        group.barrier();
+      },
+      through(to_string(place)));
+}
+
+// Their results are written over again, and what was given in place is not gone.
+TEST(BoundedSwitch, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
+  std::atomic<bool> silent{false};
+  live::SwitchServiceOptions options;
+  options.send = [&](int fd, mmsghdr* messages, unsigned n) {
+    return silent ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
+  };
+  const live::Served served(options);
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        // Over the group's connections, which the second of them needs, as no datagram passes.
+        const auto sums = make_bounded(group, {.p = 0.1}, lossy(0, 1));
+        const auto blocked = make_bounded(group, {.p = 0.1}, lossy(1, 1));
+        sum_until_by_switch(group, *sums);
+        sum_until_by_switch(group, *blocked);
+        group.barrier();
+        silent = true;
+        for (BoundedSums* each : {sums.get(), blocked.get()}) {
+          EXPECT_FALSE(sum_ones(group, *each, 100'000).by_switch);
+          EXPECT_EQ(last_bounded_way(*each), "fallback");
+        }
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(BoundedSwitch, ARankThatLeavesEndsTheCallWithALineThatNamesIt) {
+  const live::Served served;
+  std::atomic<int> told{0};
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0.1});
+        sum_until_by_switch(group, *sums);
+        group.barrier();
+        if (group.rank() == 1) return;
+        std::vector<float> ones(1000, 1.F);
+        EXPECT_THAT(error_of([&] {
+                      sums->all_reduce({.in = ones.data(), .out = ones.data(), .count = ones.size()});
+                    }),
+                    HasSubstr("rank 1 ("));
+        ++told;
+      },
+      through(at(served)));
+  EXPECT_EQ(told, 2);
+}
+
+TEST(BoundedSwitch, IsExplained) {
+  const live::Served served;
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0.1, .p_sender = 0.05});
+        sum_until_by_switch(group, *sums);
+        const std::string text = sums->explain(kTolerated);
+        EXPECT_THAT(text,
+                    StartsWith("switch, not measured\nway: ranks agree on the call; a sum in the network"));
+        EXPECT_THAT(text,
+                    HasSubstr("\ncarried by: datagrams to the switch and back: " + at(served) + " (flag), "));
+        EXPECT_THAT(text,
+                    ::testing::ContainsRegex("\np: 0.05: of each rank's 200000 elements up to [1-9][0-9]* "
+                                             "may be missing, in whole blocks\n"));
+        EXPECT_THAT(text, HasSubstr("\nmissing: counts as zero; with a residual"));
+        EXPECT_THAT(text, HasSubstr("\nexact calls: the first 20 sums of a job"));
+        EXPECT_THAT(text, HasSubstr("\ndeadline: 60 s "));
+        EXPECT_THAT(text, HasSubstr("\notherwise: bounded, direct, up to "));
+        EXPECT_THAT(sums->explain(100), HasSubstr("of each rank's 100 elements up to 0 may be missing"))
+            << "less than a block";
+        EXPECT_THAT(sums->explain(100, DataType::f64),
+                    AllOf(StartsWith("bounded, direct, "), HasSubstr("\nby a switch: no: it sums no f64: ")));
+        const auto exact = BoundedSums::make(group, {.p = 0});
+        sum_until_by_switch(group, *exact);
+        EXPECT_THAT(exact->explain(1000), HasSubstr("\np: nothing may be missing\n"));
+        EXPECT_TRUE(sum_ones(group, *exact, 1000).exact);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(BoundedSwitch, IsNotForWhatItDoesNotKeep) {
+  const live::Served served;
+  const auto never = [&](const BoundedLossOptions& options, const std::string& why) {
+    return [options, why](Group& group) {
+      BoundedLossOptions mine = options;
+      if (options.classes.keep_important && group.rank() != 1) mine.classes = {};
+      const auto sums = BoundedSums::make(group, mine);
+      EXPECT_FALSE(sum_ones(group, *sums, 1000).by_switch);
+      EXPECT_EQ(last_bounded_way(*sums), "");
+      const std::string text = sums->explain(1000);
+      EXPECT_THAT(text, StartsWith("bounded, direct, "));
+      EXPECT_THAT(text, HasSubstr("\nby a switch: no: " + (options.classes.keep_important && group.rank() != 1
+                                                               ? "another rank has options"
+                                                               : why)));
+      group.barrier();
+    };
+  };
+  run_ranks(kSwitched, never({.p = 0.1, .servers = {0, 2}}, "servers are named"), through(at(served)));
+  run_ranks(kSwitched,
+            never({.p = 0.1, .classes = {.droppable_front = 0.5, .keep_important = true}}, "no switch keeps"),
+            through(at(served)));
+  {
+    const Variable exact("TALWEG_SWITCH_EXACT", "1");
+    run_ranks(kSwitched, never({.p = 0.1}, "sums of TALWEG_SWITCH_EXACT lose nothing"), through(at(served)));
+  }
+  run_ranks(
+      kSwitched,
+      [](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0.1});
+        EXPECT_FALSE(sum_ones(group, *sums, 1000).by_switch);
+        EXPECT_THAT(sums->explain(1000), Not(HasSubstr("by a switch")));
+      },
+      [](GroupOptions&) {});
+}
+
+// By cost: 1 MiB takes seconds on links of 1 Mbit/s, and 16 KiB a few microseconds on quick ones.
+TEST(BoundedSwitch, IsTakenWhereItIsPredictedToBeQuicker) {
+  const live::Served served;
+  for (const bool slow : {true, false}) {
+    const TemporaryFile cluster;
+    std::string nodes = "nodes: [{name: s, kind: switch}", links = "links:\n";
+    for (int r = 0; r < kSwitched; ++r) {
+      nodes += fmt::format(", {{name: h{}}}", r);
+      links += fmt::format("  - {{between: [h{}, s], capacity: {}, latency: 10ns}}\n", r,
+                           slow ? "1Mbit/s" : "1Tbit/s");
+    }
+    std::ofstream(cluster.path()) << nodes << "]\n" << links;
+    run_ranks(
+        kSwitched,
+        [&](Group& group) {
+          const auto sums = BoundedSums::make(group, {.p = 0.1});
+          const std::size_t count = slow ? 1 << 18 : 4096;
+          const std::int64_t deadline_ns = live::soon();
+          std::int64_t state = 1;
+          while (state == 1) {  // until it has been measured on all ranks
+            ASSERT_LT(live::now_ns(), deadline_ns);
+            sum_ones(group, *sums, 10);
+            const std::int64_t own = sums->explain(count).find("not now: ") == std::string::npos ? 2 : 1;
+            group.all_reduce(&own, &state, 1, DataType::i64, ReduceOp::min);
+          }
+          EXPECT_EQ(sum_ones(group, *sums, count).by_switch, slow);
+          EXPECT_EQ(last_bounded_way(*sums), slow ? "dense" : "");
+          EXPECT_THAT(
+              sums->explain(count),
+              slow ? MatchesRegex("switch, predicted [0-9.e-]+ ms\n.*\notherwise: bounded, direct, [^\n]*, "
+                                  "predicted [0-9.e+-]+ ms\n")
+                   : MatchesRegex("bounded, direct, .*\nby a switch: no: predicted [0-9.e-]+ ms: .*"));
+          EXPECT_THAT(sums->explain(10), HasSubstr("by a switch: no: 40 bytes are less than 16384"));
+          group.barrier();
+        },
+        [&](GroupOptions& options) {
+          options.cluster_file = cluster.path();
+          through(at(served), "")(options);
+        });
+  }
+}
+
+TEST(BoundedSwitch, MetricsCountItsSumsAsTheGroupsOwn) {
+  const TemporaryFile metrics;
+  const Variable file("TALWEG_METRICS_FILE", metrics.path() + "-%r");
+  const live::Served served;
+  constexpr int kCalls = 5;
+  run_ranks(
+      kSwitched,
+      [&](Group& group) {
+        const auto sums = BoundedSums::make(group, {.p = 0.1});
+        sum_until_by_switch(group, *sums);
+        for (int call = 0; call < kCalls; ++call) EXPECT_TRUE(sum_ones(group, *sums, 50'000).by_switch);
+        EXPECT_THAT(sums->flight_record(), HasSubstr("\"by_switch\":true"));
+        group.barrier();
+      },
+      through(at(served)));
+  for (int rank = 0; rank < kSwitched; ++rank) {
+    const std::string path = fmt::format("{}-{}", metrics.path(), rank);
+    std::ifstream in(path);
+    const std::string page{std::istreambuf_iterator<char>(in), {}};
+    std::remove(path.c_str());
+    const auto value_of = [&](const std::string& labels) {
+      const std::size_t begin = page.find(labels);
+      return begin == std::string::npos ? -1.0 : std::stod(page.substr(begin + labels.size()));
+    };
+    const double calls = value_of(fmt::format("switched_calls_total{{rank=\"{}\",way=\"dense\"}}", rank));
+    EXPECT_GE(calls, kCalls + 1);
+    EXPECT_EQ(value_of(fmt::format("switched_call_bytes_total{{rank=\"{}\",way=\"dense\"}}", rank)),
+              kCalls * 200'000 + (calls - kCalls) * 4000);
+    EXPECT_GE(value_of(fmt::format("switched_sent_bytes_total{{rank=\"{}\"}}", rank)), kCalls * 200'000);
+    EXPECT_GE(value_of(fmt::format("switched_received_bytes_total{{rank=\"{}\"}}", rank)), kCalls * 200'000);
+  }
+}
+
+}  // namespace
+}  // namespace talweg::group
