@@ -8,7 +8,7 @@
 // Each rank sends every other one its part of the tensor in datagrams. A rank sums what has come as soon as
 // no more than the fraction p of anybody's part is missing and nothing more seems to be on its way; what is
 // missing beyond that is asked for again. The sums themselves are exact: they go to all ranks over the
-// group's own connections. So all ranks end with the same bits, whatever was lost.
+// group's own connections. So all ranks end with the same bits, whatever was lost. Its switches may sum, too.
 //
 // A sender is told what was lost of its own. With a residual it comes with the next tensor (error feedback):
 // what all calls have given and what is left in the residuals of all ranks add up to what went in. After 20
@@ -119,8 +119,8 @@ struct LossReport {
   std::uint64_t lost_bytes = 0;  // of these, what never arrived; in the residual, where there is one
   std::uint64_t lost_important_bytes = 0;  // of these, what was in packets that are not droppable
   bool exact = false;  // nothing may be lost: one of the first calls, p is 0, or datagrams do not pass
-  // The group's switches have made the sum: what is missing of a rank's is missing on all ranks, and
-  // sent_bytes are what they were sent.
+  // The group's switches have made the sum (docs/bounded-loss.md): what is missing of a rank's is missing on
+  // all ranks, and sent_bytes are what they were sent.
   bool by_switch = false;
   std::vector<std::uint64_t> lost_of_layer;   // bytes of lost_bytes, by layer
   std::vector<std::uint64_t> lost_of_sender;  // bytes of each rank's data that this rank has summed without

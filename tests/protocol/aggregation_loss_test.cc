@@ -360,7 +360,7 @@ struct LossyWorker {
     sum.out = reinterpret_cast<std::byte*>(out.data());
     sum.count = 20;
     sum.block = 1;
-    sum.tolerance = {ppm, reinterpret_cast<std::byte*>(residual.data()), rescale};
+    sum.tolerance = {ppm, reinterpret_cast<std::byte*>(residual.data()), rescale, &losses};
     worker.start(sum, 1, 1000, 0);
   }
   void result(std::uint16_t block, float value, const std::vector<std::uint16_t>& absent) {
@@ -381,6 +381,7 @@ struct LossyWorker {
   Unheard sink;
   std::vector<float> in = std::vector<float>(20, 3), out = std::vector<float>(20, -1),
                      residual = std::vector<float>(20, 0.5F);
+  SumLosses losses;
   AggregationWorker worker;
 };
 
@@ -394,6 +395,44 @@ TEST(AggregationLoss, AWorkerKeepsWhatIsMissingOfItsOwnAndNoMore) {
   EXPECT_THAT(std::vector(w.residual.begin(), w.residual.begin() + 4), ElementsAre(3.5F, 0, 0, 0.5F));
   EXPECT_EQ(w.worker.missing(), (AggregationWorker::Missing{20, 1, 1, 3}));
   EXPECT_EQ(w.worker.counters().absences, 1U);
+  EXPECT_THAT(w.losses.own, ElementsAre(SumLosses::Range{0, 1}));
+  EXPECT_THAT(w.losses.of_worker, ElementsAre(1, 1, 1, 0));
+  EXPECT_EQ(w.losses.allowance, 1U);
+}
+
+// Of 99 whole blocks and one element more a hundredth is less than a block.
+TEST(AggregationLoss, WhatMayBeMissingIsAPartOfTheElementsHoweverShortTheLastBlockIs) {
+  Sum sum;
+  sum.block = 256;
+  sum.count = 99 * 256 + 1;
+  sum.tolerance.ppm = 10'000;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 0U);
+  sum.count = 100 * 256;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 1U);
+  // Blocks 0, 3, 6, 9 are of lane 0; the last of them is short.
+  sum.count = 9 * 256 + 1;
+  sum.lanes = 3;
+  sum.tolerance.ppm = 250'000;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 0U);
+  sum.tolerance.ppm = 334'000;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 1U);
+  sum.lane = 1;
+  sum.tolerance.ppm = 333'000;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 0U);
+  sum.tolerance.ppm = 334'000;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 1U);
+  sum.count = 1;
+  EXPECT_EQ(blocks_that_may_be_missing(sum), 0U) << "the lane has no blocks";
+}
+
+TEST(AggregationLoss, LossesOfPartsAreThoseOfTheWhole) {
+  SumLosses all;
+  add_losses(all, {{{10, 5}}, {5, 0}, 20, 1}, 100);
+  add_losses(all, {{{0, 3}}, {3, 4, 7}, 10, 2}, 500);
+  EXPECT_THAT(all.own, ElementsAre(SumLosses::Range{110, 5}, SumLosses::Range{500, 3}));
+  EXPECT_THAT(all.of_worker, ElementsAre(8, 4, 7));
+  EXPECT_EQ(all.allowance, 30U);
+  EXPECT_EQ(all.again, 3U);
 }
 
 TEST(AggregationLoss, AnInfinityThatIsMissingIsKept) {

@@ -212,13 +212,14 @@ void AggregationLossWorld::check(Member& member) {
   if (outputs_.size() < operation) outputs_.push_back(member.out);
   if (std::memcmp(outputs_[operation - 1].data(), member.out.data(), options_.count * sizeof(float)) != 0)
     problem(fmt::format("worker {} has other bits of sum {}", member.number, operation));
-  std::uint64_t own = 0, all = 0;
+  std::uint64_t own = 0, own_elements = 0, all = 0;
   for (std::uint64_t b = 0; b < blocks(); ++b) {
     const std::vector<std::uint16_t>& names = absent_[{operation, b}];
     const bool missing = std::ranges::find(names, member.number) != names.end();
     own += missing ? 1 : 0;
     all += names.size();
     const std::size_t end = std::min<std::size_t>(options_.count, (b + 1) * options_.block);
+    own_elements += missing ? end - b * options_.block : 0;
     for (std::size_t i = b * options_.block; i < end && options_.residual; ++i) {
       const float kept = missing ? member.in[i] + member.before[i] : 0;
       if (member.residual[i] != kept)
@@ -226,9 +227,9 @@ void AggregationLossWorld::check(Member& member) {
                                    member.residual[i], i, operation, kept));
     }
   }
-  if (own > blocks() * options_.ppm / 1'000'000)
-    problem(fmt::format("{} of {} blocks of worker {} are missing in sum {}", own, blocks(), member.number,
-                        operation));
+  if (own_elements > options_.count * options_.ppm / 1'000'000)
+    problem(fmt::format("{} of {} elements of worker {} are missing in sum {}", own_elements, options_.count,
+                        member.number, operation));
   const AggregationWorker::Missing& said = member.worker.missing();
   if (said.own != own || said.all != all)
     problem(fmt::format("worker {} says {} and {} blocks are missing, and not {} and {}", member.number,
