@@ -194,7 +194,10 @@ bool BoundedSwitch::have_it(std::int64_t deadline_ns, int priority) {
     if (state == QueuedSum::State::done) mine = std::uint64_t{1} << 32 | progress.number;
     if (state == QueuedSum::State::done || state == QueuedSum::State::failed) break;
     pollfd polled{bell_->fd(), POLLIN, 0};
-    if (::poll(&polled, 1, kLookMs) > 0) bell_->silence();
+    if (::poll(&polled, 1, kLookMs) > 0) {
+      bell_->silence();
+      continue;
+    }
     group_->miss_bounded({});
     for (int r = 0; r < group_->size(); ++r)
       if (r != group_->rank())
