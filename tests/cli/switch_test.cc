@@ -1,6 +1,8 @@
 // `talweg switch` as its users start it, and `talweg perf --switch` through it.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/program.h"
 
 namespace talweg::cli {
@@ -65,6 +67,22 @@ wait $pid; echo ended $?; cat said prom)"));
   EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nmemory: at most "));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_draining 1\n"));
+}
+
+// Until the ranks have joined it, which is long before they are timed, these go by datagrams.
+TEST(SwitchCommand, MakesTheBoundedSumsOfAGroup) {
+  const Outcome outcome = shell(with_switch("", R"(
+export TALWEG_SWITCH=$AT TALWEG_ALGO=switch
+"$TALWEG" run -n 3 --no-tag-output --timeout 150s -- \
+  "$TALWEG" perf all_reduce --may-lose 0.1 -b 64K -e 64K -w 1000 -n 5 -c 2 --json -
+code=$?; "$TALWEG" switch drain --listen $AT >&2; exit $code)"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto line = nlohmann::json::parse(outcome.out)["results"][0];
+  EXPECT_EQ(line["algorithm"], "switch");
+  EXPECT_GT(line["by_switch"].get<int>(), 0);
+  EXPECT_LE(line["lost_part"].get<double>(), 0.1);
+  EXPECT_EQ(line["out_of_place"]["wrong_elements"], 0);
+  EXPECT_EQ(line["in_place"]["wrong_elements"], 0);
 }
 
 // Ranks 0 and 1 name one rack's switch, ranks 2 and 3 the other's.
