@@ -44,8 +44,8 @@ SwitchWish tolerant(SwitchWish wish, const BoundedSeams& seams) {
   return wish;
 }
 
-SwitchStream::Place job_of_its_own(SwitchStream::Place place, std::uint64_t group) {
-  place.job = fmt::format("talweg-{:016x}-bounded", group);
+SwitchStream::Place job_of_its_own(SwitchStream::Place place) {
+  place.job += "-bounded";
   place.switches.clear();  // all are at the same ones
   place.speaks_for_host = false;
   return place;
@@ -70,8 +70,8 @@ BoundedSwitch::BoundedSwitch(std::shared_ptr<GroupImpl> group, const SwitchStrea
       policy_(options.policy),
       bell_(std::make_shared<Bell>()),
       streams_(std::make_shared<SwitchStreams>(tolerant(switches.wish(), seams),
-                                               job_of_its_own(switches.place(), group_->number()),
-                                               Logger(group_->rank()), [bell = bell_] { bell->ring(); })) {
+                                               job_of_its_own(switches.place()), Logger(group_->rank()),
+                                               [bell = bell_] { bell->ring(); })) {
   group_->keep_bounded(streams_);
 }
 

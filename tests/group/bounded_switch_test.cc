@@ -67,7 +67,8 @@ bool are_all(const std::vector<float>& values, float expected) {
 }
 
 bool nothing_is_missing(const LossReport& report) {
-  return report.lost_bytes == 0 && std::ranges::count(report.lost_of_sender, 0U) == kSwitched;
+  return report.lost_bytes == 0 &&
+         std::ranges::count(report.lost_of_sender, 0U) == std::ssize(report.lost_of_sender);
 }
 
 // A sum of ones, in place.
@@ -76,6 +77,7 @@ LossReport sum_ones(const Group& group, BoundedSums& sums, std::size_t count,
   std::vector<float> ones(count, 1.F);
   LossReport report =
       sums.all_reduce({.in = ones.data(), .out = ones.data(), .count = count, .reduction = reduction});
+  EXPECT_EQ(std::ssize(report.lost_of_sender), group.size());
   EXPECT_TRUE(!report.exact || nothing_is_missing(report));
   if (nothing_is_missing(report)) {
     EXPECT_TRUE(are_all(ones, reduction == ReduceOp::avg ? 1.F : static_cast<float>(group.size())));
@@ -169,6 +171,29 @@ void sum_bounded(Group& group, BoundedSums& sums, DataType type, ReduceOp reduct
   if (by_switch) {
     EXPECT_EQ(report.sent_bytes, kCount * sizeof(T));
   }
+}
+
+// Two groups that have no rank in common, and so may have a number in common.
+TEST(BoundedSwitch, TwoHalvesHaveJobsOfTheirOwn) {
+  const live::Served served;
+  run_ranks(
+      4,
+      [](Group& group) {
+        const bool first = group.rank() < 2;
+        const auto half = group.split(first ? std::vector{0, 1} : std::vector{2, 3});
+        const auto sums = BoundedSums::make(*half, {.p = 0.001});
+        sum_until_by_switch(*half, *sums);
+        group.barrier();
+        for (int i = 0; i < 20; ++i) {
+          std::vector<float> mine(20'000, first ? 1.F : 10.F);
+          const LossReport report =
+              sums->all_reduce({.in = mine.data(), .out = mine.data(), .count = mine.size()});
+          EXPECT_TRUE(report.by_switch);
+          EXPECT_TRUE(are_all(mine, first ? 2.F : 20.F)) << mine[0];
+        }
+        group.barrier();
+      },
+      through(at(served)));
 }
 
 // Of which less than a block may be missing.
