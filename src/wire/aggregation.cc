@@ -79,7 +79,8 @@ const char* check_pairs(const AggregationEntryLayout& e, std::span<const std::by
 }  // namespace
 
 const char* name(AggregationFormat format) {
-  constexpr const char* kNames[kAggregationFormats] = {"f32", "f16", "bf16", "i32", "scaled", "pairs"};
+  constexpr const char* kNames[kAggregationFormats] = {"f32",    "f16",   "bf16",   "i32",
+                                                       "scaled", "pairs", "block8", "block4"};
   return kNames[static_cast<std::size_t>(format)];
 }
 
@@ -94,6 +95,8 @@ DataType type_in_memory(AggregationFormat format) {
     case AggregationFormat::f32:
     case AggregationFormat::scaled:
     case AggregationFormat::pairs:
+    case AggregationFormat::block8:
+    case AggregationFormat::block4:
       break;
   }
   return DataType::f32;
@@ -112,6 +115,13 @@ std::optional<AggregationFormat> aggregation_format(DataType type) {
     default:
       return std::nullopt;
   }
+}
+
+std::optional<AggregationFormat> format_of_floats(std::string_view text) {
+  if (text == "type") return AggregationFormat::f32;
+  for (const AggregationFormat format : {AggregationFormat::block8, AggregationFormat::block4})
+    if (text == name(format)) return format;
+  return std::nullopt;
 }
 
 const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
@@ -142,7 +152,7 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     if (entry.column <= column) return "columns that do not ascend";
     column = entry.column;
     at += sizeof entry;
-    const std::size_t bytes = entry.count * element_bytes(format);
+    const std::size_t bytes = data_bytes(format, entry.count);
     if (body.size() - at < bytes) return "shorter than its data";
     if (format == AggregationFormat::pairs)
       if (const char* const why = check_pairs(entry, body.subspan(at, bytes))) return why;
@@ -210,7 +220,7 @@ std::byte* AggregationWriter::add(const AggregationEntry& e) {
   ++head.entries;
   std::memcpy(buffer_.data(), &head, sizeof head);
   std::byte* const data = buffer_.data() + used_ + sizeof entry;
-  used_ += sizeof entry + entry.count * element_bytes(static_cast<AggregationFormat>(head.format));
+  used_ += sizeof entry + data_bytes(static_cast<AggregationFormat>(head.format), entry.count);
   return data;
 }
 

@@ -6,7 +6,9 @@
 //                                                 0  block u64, next u64
 //                                                16  exponent i16, count u16, column u8, flags u8, absent u16
 //                                                24  count elements, where the flag says so; of pairs: count
-//                                                    values f32, then count distances u16
+//                                                    values f32, then count distances u16; of coded blocks:
+//                                                    for each coded_elements(), and what is left, a scale f32
+//                                                    and a code for each (kernel/gradient_code.h)
 //                                                    of a result: `absent` times a u16
 //                                               then, in `missing` and `gap` alone, `number` times a u16
 //
@@ -29,6 +31,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "talweg/types.h"
 #include "wire/datagram.h"
@@ -55,24 +58,54 @@ enum class AggregationFormat : std::uint8_t {
   i32 = 3,     // wraps
   scaled = 4,  // float32 as int32 in units of a scale that all workers have agreed on for the block
   pairs = 5,   // float32 and, as u16, how far its key is from the entry's `block`: what is not zero alone
+  block8 = 6,  // float32 as codes of 8 bits and scales, summed in float32, coded once for each switch
+  block4 = 7,  // the same with codes of 4 bits
 };
-inline constexpr int kAggregationFormats = 6;
+inline constexpr int kAggregationFormats = 8;
+constexpr bool is_coded(AggregationFormat format) {
+  return format == AggregationFormat::block8 || format == AggregationFormat::block4;
+}
+// That have a scale in common, of a coded block; fewer at its end. A code of 4 bits loses more to a large
+// one.
+constexpr std::size_t coded_elements(AggregationFormat format) {
+  return format == AggregationFormat::block8 ? 256 : 64;
+}
+// Of an element of formats that are not coded.
 constexpr std::size_t element_bytes(AggregationFormat format) {
   if (format == AggregationFormat::pairs) return 6;
   return format == AggregationFormat::f16 || format == AggregationFormat::bf16 ? 2 : 4;
 }
+// Of an entry's data.
+constexpr std::size_t data_bytes(AggregationFormat format, std::size_t elements) {
+  if (!is_coded(format)) return elements * element_bytes(format);
+  const std::size_t codes = format == AggregationFormat::block8 ? elements : (elements + 1) / 2;
+  const std::size_t of_scale = coded_elements(format);
+  return (elements + of_scale - 1) / of_scale * sizeof(float) + codes;
+}
+// Of an element of a long vector, with its part of what is beside it.
+constexpr double mean_bytes(AggregationFormat format) {
+  constexpr std::size_t kMany = 256;
+  return static_cast<double>(data_bytes(format, kMany)) / double{kMany};
+}
 // Of an element in a worker's vector.
 constexpr std::size_t bytes_in_memory(AggregationFormat format) {
-  return format == AggregationFormat::pairs ? 4 : element_bytes(format);
+  return format == AggregationFormat::pairs || is_coded(format) ? 4 : element_bytes(format);
 }
 DataType type_in_memory(AggregationFormat format);
-// Elements of this format that an entry has at most where blocks have `block` elements of four bytes.
+// Elements of this format that an entry has at most where blocks have `block` elements of four bytes; 0:
+// there is no room for any.
 constexpr std::size_t most_elements(AggregationFormat format, std::size_t block) {
-  return format == AggregationFormat::pairs ? block * 4 / element_bytes(format) : block;
+  if (format == AggregationFormat::pairs) return block * 4 / element_bytes(format);
+  return data_bytes(format, block) <= block * 4 ? block : 0;
 }
 const char* name(AggregationFormat format);
-// None for types that are not summed in the network. Never `scaled`.
+// Of elements as they are: none for types that are not summed in the network.
 std::optional<AggregationFormat> aggregation_format(DataType type);
+
+// How floats travel, by the name that users give it: "type" (as they are), "block8" or "block4". Empty: no
+// such name.
+std::optional<AggregationFormat> format_of_floats(std::string_view name);
+inline constexpr const char* kFormatsOfFloats = "type, block8 or block4";
 
 // The block of a round in which nothing is summed: it only agrees on the first block.
 inline constexpr std::uint64_t kNoBlock = std::numeric_limits<std::uint64_t>::max();
@@ -156,7 +189,7 @@ void for_each_entry(const AggregationMessage& message, Visit visit) {
   std::span<const std::byte> left = message.body;
   for (std::uint8_t i = 0; i < message.entries; ++i) {
     const AggregationEntry entry = entry_at(left);
-    const std::size_t bytes = entry.data ? entry.count * element_bytes(message.format) : 0;
+    const std::size_t bytes = entry.data ? data_bytes(message.format, entry.count) : 0;
     const std::size_t names = message.type == AggregationType::result ? entry.absent * std::size_t{2} : 0;
     visit(entry, left.subspan(kAggregationEntryBytes, bytes));
     left = left.subspan(kAggregationEntryBytes + bytes + names);

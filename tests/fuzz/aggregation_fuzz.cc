@@ -131,5 +131,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   sum.tolerance = {500'000, reinterpret_cast<std::byte*>(residual.data()), true};
   may_lose.start(sum, 1, 1000, 0);
   for (int i = 0; i < 3; ++i) may_lose.on(header, payload, i);
+
+  // As codes, with what these lose, the last block of one element.
+  std::vector<float> coded(4 * 8 + 1, 0.3F), lost(coded.size());
+  protocol::AggregationWorker in_codes({1, 1, 0, 2, 0, 1, 4, 8, {}}, sink);
+  auto* const codes = reinterpret_cast<std::byte*>(coded.data());
+  protocol::Sum of_codes{codes, codes, coded.size(), wire::AggregationFormat::block4, 8};
+  of_codes.tolerance.residual = reinterpret_cast<std::byte*>(lost.data());
+  in_codes.start(of_codes, 1, 1000, 0);
+  for (int i = 0; i < 3; ++i) in_codes.on(header, payload, i);
   return 0;
 }

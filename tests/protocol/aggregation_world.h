@@ -62,6 +62,7 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(not_finite, "a block with an infinity or NaN was summed")              \
   X(flushed, "a block too small for its scale was summed")                 \
   X(pairs, "elements that are not zero were summed by their keys")         \
+  X(coded, "floats were summed as codes of few bits with scales")          \
   X(cut, "pairs that the switch had no room for were sent again")          \
   X(ordered, "floats were summed in the order of workers")                 \
   X(tree, "a sum was made by two levels of switches")                      \
@@ -111,6 +112,7 @@ class AggregationWorld {
   void open(Job& job);
   void next_sum(Job& job, Member& member);
   void expect(Job& job, std::size_t sum);
+  static void expect_coded(const Job& job, Tensor& tensor, std::size_t first);
   void check(Job& job, Member& member, std::size_t sum);
   void crash(Job& job);
   void deliver_to_box(Box& box, const wire::DatagramHeader& header, const std::vector<std::byte>& payload,

@@ -41,6 +41,8 @@ inline double number_at(AggregationFormat format, const std::byte* bytes, std::s
     case AggregationFormat::f32:
     case AggregationFormat::scaled:
     case AggregationFormat::pairs:
+    case AggregationFormat::block8:
+    case AggregationFormat::block4:
       break;
   }
   return static_cast<double>(get<float>(bytes, i));
@@ -51,7 +53,10 @@ struct AggregationWorld::Tensor {
   bool in_place = false;
   std::vector<std::vector<std::byte>> inputs;
   std::vector<double> expected;      // by element; NaN where it is none
+  std::vector<double> bound;         // of coded formats: how far off each may be
   std::vector<std::byte> first_out;  // of who was done first: all others have the same bits
+  bool by_order = false;             // which depend on the order in which contributions came
+  std::uint32_t first_epoch = 0;
 };
 
 struct AggregationWorld::Member : DatagramSink {

@@ -55,6 +55,36 @@ TEST(AggregationMessage, SaysWhatWasWritten) {
   }
 }
 
+// A scale of four bytes for each 256, and what is left, before its codes.
+TEST(AggregationMessage, OfCodesIsAsLongAsTheseAndTheirScales) {
+  for (const auto& [format, count, bytes] : {std::tuple(AggregationFormat::block8, 3, 4U + 3),
+                                             std::tuple(AggregationFormat::block8, 344, 8U + 344),
+                                             std::tuple(AggregationFormat::block4, 3, 4U + 2),
+                                             std::tuple(AggregationFormat::block4, 344, 24U + 172)}) {
+    std::vector<std::byte> buffer(1000);
+    AggregationWriter writer(buffer);
+    writer.begin(format);
+    AggregationEntry entry = entry_with_data();
+    entry.count = static_cast<std::uint16_t>(count);
+    writer.add(entry);
+    writer.add({kNoBlock, 7, kZeroExponent, 0, 5, false});
+    const auto payload = writer.payload();
+    EXPECT_EQ(payload.size(), kAggregationHeadBytes + 2 * kAggregationEntryBytes + bytes);
+    AggregationMessage message;
+    ASSERT_EQ(decode(kContribution, payload, message), nullptr);
+    std::vector<std::size_t> sizes;
+    for_each_entry(message, [&](const AggregationEntry&, std::span<const std::byte> data) {
+      sizes.push_back(data.size());
+    });
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{bytes, 0}));
+    EXPECT_NE(decode(kContribution, payload.first(payload.size() - 1), message), nullptr);
+    EXPECT_EQ(type_in_memory(format), DataType::f32);
+    EXPECT_EQ(format_of_floats(name(format)), format);
+  }
+  EXPECT_EQ(format_of_floats("type"), AggregationFormat::f32);
+  EXPECT_EQ(format_of_floats("f16"), std::nullopt);
+}
+
 TEST(AggregationMessage, NamesWorkersThatAreMissing) {
   std::vector<std::byte> buffer(200);
   AggregationWriter writer(buffer);

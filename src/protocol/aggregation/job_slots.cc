@@ -6,6 +6,7 @@
 
 #include "kernel/blocks.h"
 #include "kernel/reduce.h"
+#include "protocol/aggregation/coded_blocks.h"
 #include "protocol/aggregation/pair_sums.h"
 
 namespace talweg::protocol {
@@ -14,7 +15,7 @@ namespace {
 
 using wire::AggregationFormat;
 
-// What the elements of a sum are, and those that are added to it.
+// What the elements of a sum are, and those that are added to it once they are decoded.
 DataType type_on_wire(AggregationFormat format) {
   switch (format) {
     case AggregationFormat::f16:
@@ -23,6 +24,8 @@ DataType type_on_wire(AggregationFormat format) {
       return DataType::bf16;
     case AggregationFormat::f32:
     case AggregationFormat::pairs:
+    case AggregationFormat::block8:
+    case AggregationFormat::block4:
       return DataType::f32;
     case AggregationFormat::i32:
     case AggregationFormat::scaled:
@@ -32,7 +35,9 @@ DataType type_on_wire(AggregationFormat format) {
 }
 
 void set_sums(AggregationFormat format, std::byte* sums, std::span<const std::byte> data, std::size_t count) {
-  if (wire::element_bytes(format) == 4)
+  if (wire::is_coded(format))
+    kernel::decode(gradient_format(format), data.data(), count, sums);
+  else if (wire::element_bytes(format) == 4)
     std::memcpy(sums, data.data(), data.size());
   else
     kernel::widen(type_on_wire(format), reinterpret_cast<float*>(sums), data.data(), count);
@@ -41,7 +46,9 @@ void set_sums(AggregationFormat format, std::byte* sums, std::span<const std::by
 void add_to_sums(AggregationFormat format, std::byte* sums, std::span<const std::byte> data,
                  std::size_t count) {
   const DataType type = type_on_wire(format);
-  if (wire::element_bytes(format) == 4)
+  if (wire::is_coded(format))
+    kernel::decode_add(gradient_format(format), data.data(), count, sums);
+  else if (wire::element_bytes(format) == 4)
     kernel::reduce_function(type, ReduceOp::sum)(sums, sums, data.data(), count);
   else
     kernel::add_widened(type, reinterpret_cast<float*>(sums), data.data(), count);
@@ -263,7 +270,7 @@ void JobSlots::finish(Cell& cell) {
   const Round& round = cell.round;
   if (is_pairs(round)) return finish_pairs(cell);
   if (!is_ordered(round.format)) return;
-  const std::size_t bytes = round.count * wire::element_bytes(round.format);
+  const std::size_t bytes = wire::data_bytes(round.format, round.count);
   bool first = true;
   for (std::size_t worker = 0; worker < terms_.workers; ++worker) {
     if (!cell.has_part.has(worker)) continue;
@@ -280,8 +287,21 @@ void JobSlots::replace(Cell& cell, const wire::AggregationEntry& entry, std::spa
   if (!entry.data) return;
   if (is_pairs(cell.round))
     PairSums(cell.sums, most_pairs()).keep(data);
+  else if (wire::is_coded(cell.round.format))
+    std::memcpy(cell.sums, data.data(), data.size());  // to be passed on as it is: the same bits everywhere
   else
     set_sums(cell.round.format, cell.sums, data, entry.count);
+}
+
+void JobSlots::write_coded(const Round& round, const std::byte* sums, std::byte* data) const {
+  if (terms_.above && round.state == Round::State::done) {
+    std::memcpy(data, sums, wire::data_bytes(round.format, round.count));
+    return;
+  }
+  const std::uint64_t seed = terms_.above ? coding_seed(round.operation, Coder::rack, terms_.above->worker)
+                                          : coding_seed(round.operation, Coder::top, 0);
+  kernel::encode(gradient_format(round.format), sums, round.count, data,
+                 at_random(seed, round.block * terms_.block));
 }
 
 void JobSlots::write(const Cell& cell, std::uint8_t column, wire::AggregationWriter& writer) const {
@@ -298,6 +318,8 @@ void JobSlots::write(const Cell& cell, std::uint8_t column, wire::AggregationWri
   if (!entry.data) return;
   if (is_pairs(r))
     PairSums(cell.sums, most_pairs()).write(r.count, data);
+  else if (wire::is_coded(r.format))
+    write_coded(r, cell.sums, data);
   else if (wire::element_bytes(r.format) == 4)
     std::memcpy(data, cell.sums, r.count * std::size_t{4});
   else

@@ -112,6 +112,7 @@ class JobSlots {
   std::size_t most_pairs() const { return wire::most_elements(wire::AggregationFormat::pairs, terms_.block); }
   void add_pairs(Cell& cell, std::uint16_t worker, std::span<const std::byte> data);
   void finish_pairs(Cell& cell);
+  void write_coded(const Round& round, const std::byte* sums, std::byte* data) const;
 
   const JobTerms terms_;
   const JobMemory layout_;

@@ -40,7 +40,7 @@ std::string wrong_tolerance(const Sum& sum) {
   const Tolerance& t = sum.tolerance;
   if (t.ppm > Tolerance::kMostPpm)
     return fmt::format("{} millionths that may be missing: expected at most {}", t.ppm, Tolerance::kMostPpm);
-  if (t.ppm == 0 && t.residual == nullptr) return {};
+  if (t.ppm == 0 && (t.residual == nullptr || wire::is_coded(sum.format))) return {};
   const bool by_keys = sum.format == wire::AggregationFormat::pairs;
   if (sum.sparse || by_keys || sum.format == wire::AggregationFormat::scaled)
     return fmt::format("nothing may be missing of {}: all workers agree on what comes next",
@@ -50,20 +50,34 @@ std::string wrong_tolerance(const Sum& sum) {
   return t.rescale && sum.format == wire::AggregationFormat::i32 ? "integers are not rescaled" : "";
 }
 
-void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
+void SummedTensor::reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed) {
   sum_ = sum;
   workers_ = workers;
   blocks_ = blocks_of_lane(sum);
+  seed_ = seed;
+  if (wire::is_coded(sum.format) && sum.tolerance.residual != nullptr)
+    scratch_.resize(std::max(sum.block * sizeof(float), wire::data_bytes(sum.format, sum.block)));
   if (!sum.sparse) return;
   holds_.assign(kernel::bitmap_words(blocks_), 0);
   const DataType type = wire::type_in_memory(sum.format);
-  if (sum.lanes == 1) {
+  if (sum.lanes == 1 && sum.tolerance.residual == nullptr) {
     kernel::nonzero_blocks(type, sum.in, sum.count, sum.block, holds_.data());
     return;
   }
   for (std::uint64_t b = 0; b < blocks_; ++b)
-    if (!kernel::is_zero(type, sum.in + offset(b), count_of(b)))
-      holds_[b / 64] |= std::uint64_t{1} << (b % 64);
+    if (holds(b)) holds_[b / 64] |= std::uint64_t{1} << (b % 64);
+}
+
+bool SummedTensor::holds(std::uint64_t block) const {
+  const DataType type = wire::type_in_memory(sum_.format);
+  const std::byte* const residual = sum_.tolerance.residual;
+  return !kernel::is_zero(type, sum_.in + offset(block), count_of(block)) ||
+         (residual != nullptr && !kernel::is_zero(type, residual + offset(block), count_of(block)));
+}
+
+// With a residual to nearest, which is in it again what this takes.
+kernel::Rounding SummedTensor::rounding(std::uint64_t block) const {
+  return sum_.tolerance.residual != nullptr ? kernel::Rounding{} : at_random(seed_, first_element(block));
 }
 
 std::uint16_t SummedTensor::count_of(std::uint64_t block) const {
@@ -88,12 +102,19 @@ bool SummedTensor::travels(std::int16_t exponent) const {
   return !is_scaled() || scale_of(exponent, workers_).kind == BlockScale::Kind::scaled;
 }
 
-void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* data) const {
-  const std::byte* const in = sum_.in + offset(block);
+void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* data) {
+  const std::byte* in = sum_.in + offset(block);
   const std::size_t count = count_of(block);
   if (is_scaled()) {
     const BlockScale scale = scale_of(exponent, workers_);
     kernel::quantise(data, in, count, scale.to_integer, scale.limit);
+  } else if (wire::is_coded(sum_.format)) {
+    if (const std::byte* const residual = sum_.tolerance.residual; residual != nullptr) {
+      kernel::reduce_function(DataType::f32, ReduceOp::sum)(scratch_.data(), in, residual + offset(block),
+                                                            count);
+      in = scratch_.data();
+    }
+    kernel::encode(gradient_format(sum_.format), in, count, data, rounding(block));
   } else if (sum_.tolerance.residual != nullptr) {
     const DataType type = wire::type_in_memory(sum_.format);
     kernel::reduce_function(type, ReduceOp::sum)(data, in, sum_.tolerance.residual + offset(block), count);
@@ -109,6 +130,9 @@ void SummedTensor::remember(std::uint64_t block, bool missing) {
   if (missing)
     kernel::reduce_function(wire::type_in_memory(sum_.format), ReduceOp::sum)(residual, residual,
                                                                               sum_.in + offset(block), count);
+  else if (wire::is_coded(sum_.format))  // once more as it was sent, before what it was made of is gone
+    kernel::encode_with_feedback(gradient_format(sum_.format), sum_.in + offset(block), residual, count,
+                                 scratch_.data(), rounding(block));
   else
     std::memset(residual, 0, count * wire::element_bytes(sum_.format));
 }
@@ -117,7 +141,7 @@ void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {
   constexpr std::size_t kPiece = 256;
   const float factor = static_cast<float>(workers_) / static_cast<float>(workers_ - absent);
   const DataType type = wire::type_in_memory(sum_.format);
-  const std::size_t bytes = wire::element_bytes(sum_.format);
+  const std::size_t bytes = wire::bytes_in_memory(sum_.format);
   float piece[kPiece];
   for (std::size_t first = 0, count = count_of(block); first < count; first += kPiece) {
     std::byte* const at = sum_.out + offset(block) + first * bytes;
@@ -137,7 +161,7 @@ void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {
 void SummedTensor::accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data) {
   std::byte* const out = sum_.out + offset(block);
   const std::size_t count = count_of(block);
-  const std::size_t bytes = count * wire::element_bytes(sum_.format);
+  const std::size_t bytes = count * wire::bytes_in_memory(sum_.format);
   const BlockScale scale = scale_of(is_scaled() ? exponent : wire::kZeroExponent, workers_);
   if (scale.kind == BlockScale::Kind::not_finite) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -146,6 +170,8 @@ void SummedTensor::accept(std::uint64_t block, std::int16_t exponent, std::span<
     std::memset(out, 0, bytes);
   } else if (is_scaled()) {
     kernel::dequantise(out, data.data(), count, scale.to_float);
+  } else if (wire::is_coded(sum_.format)) {
+    kernel::decode(gradient_format(sum_.format), data.data(), count, out);
   } else {
     std::memcpy(out, data.data(), bytes);
   }

@@ -2,7 +2,7 @@
 // what comes out of a result into its place.
 //
 //   SummedTensor tensor;
-//   tensor.reset(sum, workers);            // finds its blocks
+//   tensor.reset(sum, workers, seed);      // finds its blocks
 //   tensor.write(b, exponent, data);       // a block as it travels
 //   tensor.accept(b, exponent, data);      // its sum
 //
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/aggregation/coded_blocks.h"
 #include "protocol/aggregation/scaling.h"
 #include "wire/aggregation.h"
 
@@ -41,7 +42,9 @@ struct Tolerance {
   static constexpr std::uint32_t kMostPpm = 500'000;
   std::uint32_t ppm = 0;  // the same for all workers
   // sum.count elements, or null: what was missing is gone. They are added to the input; afterwards they are
-  // what was missing of this worker's, and zero elsewhere. After a failure they may be of neither.
+  // what was missing of this worker's, and zero elsewhere; of coded formats (coded_blocks.h), of which also
+  // sparse sums have them, what its code has lost, to the bit: what they stood for is input + before - after.
+  // After a failure they may be of neither.
   std::byte* residual = nullptr;
   bool rescale = false;  // what is missing counts as the mean of those that came. Not of i32
   // All lanes' losses are added to it while the sum runs; or null.
@@ -73,7 +76,8 @@ std::uint64_t blocks_that_may_be_missing(const Sum& sum);
 
 class SummedTensor {
  public:
-  void reset(const Sum& sum, std::uint32_t workers);
+  // `seed`: of what is rounded at random (coding_seed).
+  void reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed = 0);
 
   const Sum& sum() const { return sum_; }
   std::uint64_t blocks() const { return blocks_; }  // of its lane, by whose numbers all others are
@@ -90,7 +94,7 @@ class SummedTensor {
   // Whether data of this exponent travel at all. They do in formats that have none.
   bool travels(std::int16_t exponent) const;
   // count_of(block) elements, as they travel.
-  void write(std::uint64_t block, std::int16_t exponent, std::byte* data) const;
+  void write(std::uint64_t block, std::int16_t exponent, std::byte* data);
   // The sum of a block. `data` are empty where nobody had any.
   void accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data);
   // Before that, of a block in whose sum this worker's part is, or is missing.
@@ -99,15 +103,19 @@ class SummedTensor {
   void rescale(std::uint64_t block, std::size_t absent);
 
  private:
+  bool holds(std::uint64_t block) const;
+  kernel::Rounding rounding(std::uint64_t block) const;
   bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }
   std::size_t offset(std::uint64_t block) const {
-    return first_element(block) * wire::element_bytes(sum_.format);
+    return first_element(block) * wire::bytes_in_memory(sum_.format);
   }
 
   Sum sum_;
   std::uint32_t workers_ = 1;
   std::uint64_t blocks_ = 0;
   std::vector<std::uint64_t> holds_;  // a bit per block, of sparse ones
+  std::uint64_t seed_ = 0;
+  std::vector<std::byte> scratch_;  // of coded formats: a block with its residual, or as it travels
 };
 
 }  // namespace talweg::protocol

@@ -82,8 +82,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     refuse("sum {} of job {}: blocks of {} elements, expected 1 to {}", operation, terms_.job, sum.block,
            terms_.block);
   if (wire::most_elements(sum.format, sum.block) == 0)
-    refuse("sum {} of job {}: blocks of {} elements have no room for a pair", operation, terms_.job,
-           sum.block);
+    refuse("sum {} of job {}: blocks of {} elements have no room for {}", operation, terms_.job, sum.block,
+           wire::is_coded(sum.format) ? "a scale" : "a pair");
   if (sum.lane >= sum.lanes)
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
   if (const std::string wrong = wrong_tolerance(sum); !wrong.empty())
@@ -95,7 +95,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     tensor_.reset(granules, terms_.workers);
     pairs_.reset(sum, step());
   } else {
-    tensor_.reset(sum, terms_.workers);
+    tensor_.reset(sum, terms_.workers, coding_seed(operation, Coder::worker, terms_.worker));
   }
   const std::uint64_t allowance = std::min<std::uint64_t>(blocks_that_may_be_missing(sum), 0xffff);
   absent_ = {tensor_.blocks(), allowance, 0, 0};

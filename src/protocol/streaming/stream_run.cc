@@ -42,7 +42,7 @@ void StreamRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
   const forest::Request& request = plan_->forest->request;
   heard_.assign(static_cast<std::size_t>(request.ranks), {});
   task_ = {operands.in, operands.out,
-           static_cast<std::size_t>(request.counts[0]) * wire::element_bytes(plan_->format), plan_->format};
+           static_cast<std::size_t>(request.counts[0]) * wire::bytes_in_memory(plan_->format), plan_->format};
   said_ = {};
   chosen_ = chose_trees_ = false;
 }
