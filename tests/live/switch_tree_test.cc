@@ -138,6 +138,34 @@ TEST(SwitchTree, SumsWhatAllRacksSendInOneStreamOfEach) {
   EXPECT_EQ(above.counters.rounds, below.counters.rounds);
 }
 
+// Each rack's switch codes its sum, the one above that of all, which is passed on as it is.
+TEST(SwitchTree, SumsOfCodesAreTheSameBitsInAllRacksAndOffByWhatCodingTakes) {
+  for (const AggregationFormat format : {AggregationFormat::block8, AggregationFormat::block4}) {
+    const Tree tree({}, {});
+    constexpr std::size_t kCount = 50'000;
+    std::vector<std::vector<float>> sums(kInAll);
+    const auto mine = [](std::uint16_t number, std::size_t i) {
+      return static_cast<float>(Random(number, i).uniform() * 2 - 1);
+    };
+    expect_none(run_tree(tree.workers(), [&](SwitchClient& client, std::uint16_t number) {
+      std::vector<float> data(kCount);
+      for (std::size_t i = 0; i < kCount; ++i) data[i] = mine(number, i);
+      const auto bytes = std::as_writable_bytes(std::span(data));
+      client.all_reduce({bytes.data(), bytes.data(), bytes.size(), bytes.size(), format}, soon());
+      sums[number] = data;
+    }));
+    const double top = format == AggregationFormat::block8 ? 127 : 7;
+    for (const auto& sum : sums) ASSERT_TRUE(sum == sums[0]);
+    // A unit of each worker, of each rack, and of the switch above, each of what is no larger than this.
+    const double bound = (kInAll + kInAll + (kInAll + 2.0 * kInAll / top)) / top * 1.0001;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      double sum = 0;
+      for (std::uint16_t w = 0; w < kInAll; ++w) sum += static_cast<double>(mine(w, i));
+      ASSERT_NEAR(static_cast<double>(sums[0][i]), sum, bound) << i;
+    }
+  }
+}
+
 TEST(SwitchTree, ExactSumsAreThoseOfOneSwitchToTheBit) {
   const auto results = [](const std::vector<SwitchClientOptions>& workers) {
     std::vector<std::vector<float>> out(workers.size());

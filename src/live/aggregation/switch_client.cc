@@ -27,6 +27,8 @@ constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 // Workers that do not mean the same sum find that out in datagrams, too; what each has is known to the
 // switch.
 constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
+// So a switch ends what it says of a worker whose messages it cannot read.
+constexpr const char* kStrange = "does not keep to the protocol";
 constexpr int kWaitForRoomMs = 10;
 // Contributions that the switch answers not to have, one after the other and no result between them.
 constexpr std::uint64_t kAskedForSize = 3;
@@ -439,15 +441,24 @@ void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
   lane.worker.on(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length), now);
 }
 
+// What a switch of an earlier version may make of the sum that runs: codes are not in its messages.
+std::string SwitchClient::perhaps_its_version() const {
+  const auto format = static_cast<wire::AggregationFormat>(current_.format);
+  if (!wire::is_coded(format) || counters().results != counted_.results) return {};
+  return fmt::format(": does its version know sums of {}?", wire::name(format));
+}
+
 void SwitchClient::hear() {
   const bool open = line_->receive();
   while (const auto message = line_->next()) {
     if (const auto* const refused = std::get_if<wire::SwitchRefused>(&*message))
-      fail(refused->code, refused->reason);
+      fail(refused->code,
+           refused->reason + (refused->reason.ends_with(kStrange) ? perhaps_its_version() : ""));
     if (const auto* const left = std::get_if<wire::SwitchLeft>(&*message))
       if (!left_ || left->sums < left_->sums) left_ = *left;
   }
-  if (!open || line_->broken()) fail(ErrorCode::peer_failed, "the switch has ended the connection");
+  if (!open || line_->broken())
+    fail(ErrorCode::peer_failed, "the switch has ended the connection" + perhaps_its_version());
 }
 
 void SwitchClient::wait(std::int64_t until) const {

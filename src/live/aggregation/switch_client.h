@@ -79,8 +79,10 @@ struct SwitchVector {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::size_t in_bytes = 0, out_bytes = 0;
-  wire::AggregationFormat format = wire::AggregationFormat::f32;  // pairs: float32 whose zeros do not travel
-  bool sparse = false;                                            // blocks that are zero here do not travel
+  // pairs: float32 whose zeros do not travel; coded ones: of float32, rounded (protocol/aggregation's
+  // coded_blocks.h), to nearest where `tolerance` has a residual, which is then what the code has lost.
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+  bool sparse = false;  // blocks that are zero here do not travel
   // What may be missing, where SwitchClientOptions::tolerant is set; the same part for all workers. The first
   // protocol::LingerTime::kWarmUp sums of a job lose nothing.
   protocol::Tolerance tolerance = {};
@@ -146,6 +148,7 @@ class SwitchClient {
   bool receive(std::int64_t now_ns);
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void hear();
+  std::string perhaps_its_version() const;
   bool all_done() const;
   void announce();
   void speak();  // of the sum, once
