@@ -115,6 +115,10 @@ const std::vector<Setting>& settings() {
        "1: floats are summed by the switch in the order of ranks, to the same bits in every run; 0: as they "
        "come; the same on all ranks",
        "0", false, true, SettingKind::on_off},
+      {"TALWEG_SWITCH_FORMAT",
+       "how float travels to the switch and back: type: as it is; block8, block4: as codes of 8 or 4 bits "
+       "with a scale for each 256 or 64, rounded at random; the same on all ranks",
+       "type", false, true},
       {"TALWEG_SWITCH_BLOCK",
        "elements that travel to the switch together, or not, where what is zero does not: a multiple of 8, "
        "such as a row; 0: as the switch finds best; the same on all ranks",

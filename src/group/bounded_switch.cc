@@ -38,6 +38,7 @@ std::uint32_t least_ppm(const BoundedLossOptions& options) {
 
 SwitchWish tolerant(SwitchWish wish, const BoundedSeams& seams) {
   wish.tolerant = true;
+  wish.floats_as.reset();  // what rounding takes would have to be in residuals, too
   wish.sparse = SwitchSparse::none;
   wish.sender.offload = seams.offload;
   wish.send = seams.send_to_switch;
@@ -92,8 +93,9 @@ BoundedSwitch::Prices BoundedSwitch::prices_of(std::size_t count, std::size_t el
 }
 
 // Empty: no switch is there.
-std::optional<double> BoundedSwitch::seconds_of(std::size_t count, std::size_t element_bytes) const {
-  const auto estimate = streams_->estimate(count, element_bytes);
+std::optional<double> BoundedSwitch::seconds_of(std::size_t count, DataType type) const {
+  const std::size_t element_bytes = size_of(type);
+  const auto estimate = streams_->estimate(count, streams_->format_of(type).value());
   if (!estimate) return std::nullopt;
   double seconds = estimate->seconds;
   // Each alone was measured; all together have the ranks' own links in common.
@@ -114,8 +116,8 @@ BoundedSwitch::Expected BoundedSwitch::expect(std::size_t count, DataType type) 
   } else if (bytes < streams_->wish().least_bytes()) {
     expected.why_not = fmt::format("{} bytes are less than {}", bytes, streams_->wish().least_bytes());
   } else if (streams_->always()) {
-    if (!streams_->estimate(count, element)) expected.why_not = "none is there now";
-  } else if (expected.seconds = seconds_of(count, element); !expected.seconds) {
+    if (!streams_->estimate(count, *streams_->format_of(type))) expected.why_not = "none is there now";
+  } else if (expected.seconds = seconds_of(count, type); !expected.seconds) {
     expected.why_not = "none is there now";
   } else if (const double otherwise = prices_of(count, element).otherwise; *expected.seconds >= otherwise) {
     expected.why_not = fmt::format("predicted {:.4g} ms", *expected.seconds * 1e3);
@@ -131,7 +133,7 @@ std::uint64_t BoundedSwitch::line_up(std::size_t count, DataType type) {
       static_cast<std::int64_t>(count * element) < std::max<std::int64_t>(streams_->wish().least_bytes(), 1))
     return 0;
   if (!streams_->always()) {
-    const auto seconds = seconds_of(count, element);
+    const auto seconds = seconds_of(count, type);
     if (seconds && *seconds >= prices_of(count, element).otherwise) return 0;
   }
   way_ = SumWay::fallback;

@@ -70,7 +70,7 @@ class BoundedSwitch {
     double otherwise = 0;  // all of a call by datagrams
   };
   Prices prices_of(std::size_t count, std::size_t element_bytes) const;
-  std::optional<double> seconds_of(std::size_t count, std::size_t element_bytes) const;
+  std::optional<double> seconds_of(std::size_t count, DataType type) const;
   bool have_it(std::int64_t deadline_ns, int priority);
   LossReport report(const BoundedCall& call, const protocol::SumLosses& losses) const;
 

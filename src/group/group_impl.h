@@ -177,9 +177,11 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   bool switch_serves(const forest::Request& request, DataType type) const;
   // What the switch takes for the trees' vector (votes alone, where it serves always and was not measured);
   // none where the trees are taken. `least`: for one that is zero, where its form is chosen.
-  std::optional<double> seconds_by_switch(const forest::Forest& trees, double votes_seconds,
-                                          const forest::CostModel& model, bool least = false) const;
-  protocol::SumPrices prices_of(const forest::Forest& trees, const forest::CostModel& model) const;
+  std::optional<double> seconds_by_switch(const forest::Forest& trees, wire::AggregationFormat format,
+                                          double votes_seconds, const forest::CostModel& model,
+                                          bool least = false) const;
+  protocol::SumPrices prices_of(const forest::Forest& trees, wire::AggregationFormat format,
+                                const forest::CostModel& model) const;
   double find_votes_seconds(const forest::CostModel& model) const;
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);

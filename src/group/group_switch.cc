@@ -15,6 +15,11 @@ namespace talweg::group {
 
 namespace {
 
+// Of a vector as it travels to a switch.
+double bytes_of(const forest::Forest& trees, wire::AggregationFormat format) {
+  return static_cast<double>(trees.request.counts[0]) * wire::mean_bytes(format);
+}
+
 // Trees are compared with what is left to do once the ranks have voted.
 std::string if_dense(std::optional<double> seconds, double votes_seconds) {
   return seconds ? fmt::format("{:.4g} ms where nothing is", (*seconds + votes_seconds) * 1e3)
@@ -80,12 +85,12 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
   auto& plan = switch_plans_[{trees.get(), *format, priority > 0}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
   if (plan == nullptr) {
-    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_, true).has_value();
+    const bool wanted =
+        seconds_by_switch(*trees->forest, *format, votes_seconds_, *switch_for_, true).has_value();
     const protocol::SumPrices prices =
-        wanted ? prices_of(*trees->forest, *switch_for_) : protocol::SumPrices{};
+        wanted ? prices_of(*trees->forest, *format, *switch_for_) : protocol::SumPrices{};
     const forest::Request& request = trees->forest->request;
-    const bool absent = !wanted && !switch_->estimate(static_cast<std::size_t>(request.counts[0]),
-                                                      static_cast<std::size_t>(request.element_size));
+    const bool absent = !wanted && !switch_->estimate(static_cast<std::size_t>(request.counts[0]), *format);
     plan =
         protocol::make_stream_plan(std::move(trees), switch_, *format, wanted, prices, absent, priority > 0);
   }
@@ -104,28 +109,24 @@ double GroupImpl::find_votes_seconds(const forest::CostModel& model) const {
 }
 
 // Of what a sum is compared with once the ranks have voted.
-protocol::SumPrices GroupImpl::prices_of(const forest::Forest& trees, const forest::CostModel& model) const {
+protocol::SumPrices GroupImpl::prices_of(const forest::Forest& trees, wire::AggregationFormat format,
+                                         const forest::CostModel& model) const {
   protocol::SumPrices prices;
   if (!switch_->chooses_forms()) return prices;
   if (!switch_->always()) prices.trees_seconds = protocol::rounded(model.seconds(trees));
-  const forest::Request& request = trees.request;
-  prices.links_seconds = protocol::rounded(
-      seconds_on_links(model, size(), static_cast<double>(request.counts[0] * request.element_size)));
+  prices.links_seconds = protocol::rounded(seconds_on_links(model, size(), bytes_of(trees, format)));
   return prices;
 }
 
-std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds,
+std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees,
+                                                   wire::AggregationFormat format, double votes_seconds,
                                                    const forest::CostModel& model, bool least) const {
-  const forest::Request& request = trees.request;
-  const auto estimate = switch_->estimate(static_cast<std::size_t>(request.counts[0]),
-                                          static_cast<std::size_t>(request.element_size), least);
+  const auto estimate = switch_->estimate(static_cast<std::size_t>(trees.request.counts[0]), format, least);
   if (!estimate) return std::nullopt;
   double seconds = estimate->seconds;
   // Each alone was measured; all together have the ranks' own links in common.
   if (estimate->switches > 1 && !(least && switch_->chooses_forms()))
-    seconds = std::max(
-        seconds,
-        seconds_on_links(model, size(), static_cast<double>(request.counts[0] * request.element_size)));
+    seconds = std::max(seconds, seconds_on_links(model, size(), bytes_of(trees, format)));
   seconds += votes_seconds;
   if (!switch_->always() && seconds >= model.seconds(trees)) return std::nullopt;
   return seconds;
@@ -143,12 +144,13 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
   std::string by_trees = steer::describe(trees, *model);
   if (!switch_serves(request, type)) return by_trees;
   const double votes_seconds = find_votes_seconds(*model);
-  const auto least = seconds_by_switch(trees, votes_seconds, *model, true);
+  const wire::AggregationFormat format = *switch_->format_of(type);
+  const auto least = seconds_by_switch(trees, format, votes_seconds, *model, true);
   if (!least) return by_trees;
   if (switch_->chooses_forms())
     return fmt::format(
         "switch, in the form that is quickest: predicted {:.4g} ms where all is zero, {}; without it {}",
-        *least * 1e3, if_dense(seconds_by_switch(trees, 0, *model), votes_seconds), by_trees);
+        *least * 1e3, if_dense(seconds_by_switch(trees, format, 0, *model), votes_seconds), by_trees);
   if (switch_->always()) return "switch, not measured; without it " + by_trees;
   return fmt::format("switch, predicted {:.4g} ms; without it {}", *least * 1e3, by_trees);
 }

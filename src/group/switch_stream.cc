@@ -155,9 +155,10 @@ SwitchStream::Traffic SwitchStream::traffic() const {
 
 std::string SwitchStream::describe(const SwitchWish& wish, const SwitchWish::At& at, std::uint64_t sums) {
   constexpr const char* kSparse[] = {"", ", sparse", ", sparse by pairs", ""};
-  return fmt::format("{}, {} sum{}{}{}{}{}", at.from, sums, sums == 1 ? "" : "s", wish.exact ? ", exact" : "",
-                     wish.ordered ? ", in order" : "", wish.encrypted ? ", encrypted" : "",
-                     kSparse[static_cast<std::size_t>(wish.sparse)]);
+  return fmt::format("{}, {} sum{}{}{}{}{}{}", at.from, sums, sums == 1 ? "" : "s",
+                     wish.floats_as ? fmt::format(", float as {}", wire::name(*wish.floats_as)) : "",
+                     wish.exact ? ", exact" : "", wish.ordered ? ", in order" : "",
+                     wish.encrypted ? ", encrypted" : "", kSparse[static_cast<std::size_t>(wish.sparse)]);
 }
 
 std::string SwitchStream::describe() const {
@@ -225,9 +226,10 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   seconds_of_sum(client, few, sum, format, 2);
   const double of_few = seconds_of_sum(client, few, sum, format, kShortSums);
   const double of_many = seconds_of_sum(client, many, sum, format, kLongSums);
-  const auto [of_pairs, pairs] = wish_.sparse == SwitchSparse::chosen && !wish_.exact
-                                     ? measure_pairs(client)
-                                     : std::pair{0.0, std::size_t{0}};
+  const auto [of_pairs, pairs] =
+      wish_.sparse == SwitchSparse::chosen && format == wire::AggregationFormat::f32
+          ? measure_pairs(client)
+          : std::pair{0.0, std::size_t{0}};
   const auto ranks = static_cast<float>(place_.size);
   std::array<float, 3> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
                             static_cast<float>(of_pairs) / ranks};
@@ -238,7 +240,7 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
       std::max(double{mean[1]} / (4.0 * kLongElements),
                (double{mean[1]} - double{mean[0]}) / double{kLongElements - kShortElements});
   Cost cost{std::max(0.0, double{mean[0]} - per_element * double{kShortElements}),
-            per_element / sizeof(float)};
+            per_element / wire::mean_bytes(format)};
   if (pairs == 0) return cost;
   // No less than its bytes cost anywhere, whatever disturbed these sums.
   constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
@@ -260,7 +262,7 @@ std::pair<double, std::size_t> SwitchStream::measure_pairs(live::SwitchClient& c
 double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat format,
                                    protocol::SumForm form, const protocol::Held& held) const {
   const auto of_all = static_cast<double>(elements);
-  const auto bytes = of_all * static_cast<double>(wire::element_bytes(format));
+  const double bytes = of_all * wire::mean_bytes(format);
   switch (form) {
     case protocol::SumForm::dense:
       return seconds(bytes);

@@ -201,7 +201,7 @@ std::optional<SumForm> SwitchStreams::choose(QueuedSum& sum, const protocol::Sum
   std::vector<Share> shares;
   for (const Split::Part& part : split.parts) shares.push_back(part.share);
   const auto seconds = [&](SumForm form, const protocol::Held& held) {
-    const Estimate all = slowest(shares, task.bytes / wire::element_bytes(task.format),
+    const Estimate all = slowest(shares, task.bytes / wire::bytes_in_memory(task.format),
                                  [&](const SwitchStream::Cost& cost, std::size_t elements) {
                                    return cost.seconds(elements, task.format, form, held);
                                  });
@@ -219,7 +219,7 @@ void SwitchStreams::learn(const protocol::SumTask& task, const protocol::VectorS
 void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
   auto& split = static_cast<Split&>(sum);
   split.task = task;
-  const std::size_t element = wire::element_bytes(task.format);
+  const std::size_t element = wire::bytes_in_memory(task.format);
   std::vector<double> rates;
   for (const Split::Part& part : split.parts) rates.push_back(part.share.rate);
   const std::vector<std::size_t> ends = share_ends(task.bytes / element, rates);
@@ -308,13 +308,15 @@ bool SwitchStreams::enough(std::size_t there) const {
 }
 
 std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t elements,
-                                                               std::size_t element_bytes, bool least) const {
+                                                               wire::AggregationFormat format,
+                                                               bool least) const {
   std::vector<Share> shares;
   for (const auto& stream : streams_)
     if (const auto cost = stream->cost()) shares.push_back(share_of(*cost));
   if (!enough(shares.size())) return std::nullopt;
   return slowest(shares, elements, [&](const SwitchStream::Cost& cost, std::size_t of_one) {
-    return cost.seconds(least && chooses_forms() ? 0 : static_cast<double>(of_one * element_bytes));
+    return cost.seconds(least && chooses_forms() ? 0
+                                                 : static_cast<double>(of_one) * wire::mean_bytes(format));
   });
 }
 

@@ -73,7 +73,8 @@ class SwitchStreams final : public protocol::SumStream {
     double seconds = 0;
     int switches = 0;
   };
-  std::optional<Estimate> estimate(std::size_t elements, std::size_t element_bytes, bool least = false) const;
+  std::optional<Estimate> estimate(std::size_t elements, wire::AggregationFormat format,
+                                   bool least = false) const;
   std::uint64_t lives() const;
   bool always() const { return always_; }
   const SwitchWish& wish() const { return wish_; }

@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kSetting = "TALWEG_SWITCH";
 constexpr const char* kSparseSetting = "TALWEG_SWITCH_SPARSE";
+constexpr const char* kFormatSetting = "TALWEG_SWITCH_FORMAT";
 constexpr const char* kNoSwitch = "none";  // not those of the cluster file either
 constexpr std::size_t kMostSwitches = 16;  // each has a thread of its own on every rank
 
@@ -76,6 +77,13 @@ NamedAlgorithms take_apart(const std::string& algorithm) {
   return named;
 }
 
+std::optional<wire::AggregationFormat> switch_format() {
+  const std::string value = resolve(kFormatSetting).value;
+  const auto format = wire::format_of_floats(value);
+  if (!format) refuse("{}: expected {}, got \"{}\"", kFormatSetting, wire::kFormatsOfFloats, value);
+  return wire::is_coded(*format) ? format : std::nullopt;
+}
+
 SwitchSparse switch_sparse() {
   const std::string value = resolve(kSparseSetting).value;
   if (value == "pairs") return SwitchSparse::pairs;
@@ -88,6 +96,7 @@ SwitchSparse switch_sparse() {
 // Two bytes are too few for what the switch sums exactly.
 std::optional<wire::AggregationFormat> format_of(const SwitchWish& wish, DataType type) {
   const auto format = wire::aggregation_format(type);
+  if (format == wire::AggregationFormat::f32 && wish.floats_as) return wish.floats_as;
   if (!wish.exact || format == wire::AggregationFormat::i32) return format;
   if (format == wire::AggregationFormat::f32) return wire::AggregationFormat::scaled;
   return std::nullopt;
@@ -123,6 +132,13 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
         "{}=pairs: pairs are summed as they come, and not exactly: expected 1 or auto beside "
         "TALWEG_SWITCH_EXACT",
         kSparseSetting);
+  wish.floats_as = switch_format();
+  if (wish.floats_as && wish.exact)
+    refuse("{}={}: codes are rounded, and not exact: expected type beside TALWEG_SWITCH_EXACT",
+           kFormatSetting, wire::name(*wish.floats_as));
+  if (wish.floats_as && wish.sparse == SwitchSparse::pairs)
+    refuse("{}={}: pairs have floats as they are: expected {}=1 or auto beside it", kFormatSetting,
+           wire::name(*wish.floats_as), kSparseSetting);
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);
   if (!key.value.empty()) wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);

@@ -31,6 +31,8 @@ enum class SwitchSparse {
   pairs,   // float that is zero; of other types blocks
   chosen,  // by vector: what is quickest, or all by trees
 };
+// Of TALWEG_SWITCH_FORMAT. Throws Error{invalid_argument}.
+std::optional<wire::AggregationFormat> switch_format();
 // Of TALWEG_SWITCH_SPARSE. Throws Error{invalid_argument}.
 SwitchSparse switch_sparse();
 
@@ -39,11 +41,12 @@ struct SwitchWish {
     live::Endpoint address;
     std::string from;  // "127.0.0.1:4711 (environment)", for people
   };
-  bool wanted = false;      // there is one, and no trees are named for all_reduce
-  bool always = false;      // whatever it costs
-  bool exact = false;       // floats come to the same bits in whatever order they come
-  bool ordered = false;     // the same of those that come as they are, in the order of ranks
-  std::uint16_t block = 0;  // elements; 0: as the switch finds best
+  bool wanted = false;   // there is one, and no trees are named for all_reduce
+  bool always = false;   // whatever it costs
+  bool exact = false;    // floats come to the same bits in whatever order they come
+  bool ordered = false;  // the same of those that come as they are, in the order of ranks
+  std::optional<wire::AggregationFormat> floats_as;  // a coded format of float32; empty: as it is, or exact
+  std::uint16_t block = 0;                           // elements; 0: as the switch finds best
   SwitchSparse sparse = SwitchSparse::none;
   std::vector<At> at;    // each sums a part of every vector
   bool of_rack = false;  // other ranks may be at others, below the same one

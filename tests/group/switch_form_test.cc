@@ -104,6 +104,49 @@ TEST(Switched, BlocksAreAsLongAsIsAskedForAndSumsInTheOrderOfRanks) {
   EXPECT_EQ(sent, 31U * kRanks);
 }
 
+// Whole numbers up to a scale's top, one of which is the largest, have codes of their own, and so have sums
+// that are some times as large.
+TEST(Switched, FloatsTravelAsCodesWhereAskedForAndAllElseAsItIs) {
+  const live::Served served;
+  for (const auto& [name, top] : {std::pair("block8", 127), std::pair("block4", 7)}) {
+    const Variable format("TALWEG_SWITCH_FORMAT", name);
+    run_ranks(
+        kRanks,
+        [&, largest = top](Group& group) {
+          constexpr std::size_t kCount = 100'000;
+          std::vector<float> data(kCount), out(kCount), ones(1000, 1.0F), sum(1000);
+          for (std::size_t i = 0; i < kCount; ++i)
+            data[i] = static_cast<float>(i % 64 == 0 ? largest : static_cast<int>(i % 5) - 2);
+          // A sum of ones has a code of its own, too.
+          const std::int64_t deadline_ns = live::soon();
+          const int before = sums(group);
+          for (std::int64_t there = 0; there == 0;) {
+            group.all_reduce(ones.data(), sum.data(), ones.size(), DataType::f32, ReduceOp::sum);
+            ASSERT_EQ(sum, std::vector<float>(sum.size(), kRanks));
+            const std::int64_t own = sums(group) > before ? 1 : 0;
+            group.all_reduce(&own, &there, 1, DataType::i64, ReduceOp::min);
+            ASSERT_LT(live::now_ns(), deadline_ns) << switch_line(group);
+          }
+          const int made = sums(group);
+          group.all_reduce(data.data(), out.data(), kCount, DataType::f32, ReduceOp::sum);
+          for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(out[i], kRanks * data[i]) << i;
+          // A third of a unit: most of it is rounded, and not in the same way everywhere.
+          for (std::size_t i = 0; i < kCount; ++i)
+            data[i] = static_cast<float>(i % 64 == 0 ? largest : 1.0 / 3);
+          group.all_reduce(data.data(), out.data(), kCount, DataType::f32, ReduceOp::sum);
+          double mean = 0;
+          for (const float x : out) mean += static_cast<double>(x) / kCount;
+          EXPECT_NEAR(mean, kRanks * (largest / 64.0 + 63.0 / 64 / 3), 0.05);
+          EXPECT_NE(out[1], kRanks * data[1]);
+          reduce_and_check<std::int32_t>(group, kCount, DataType::i32, ReduceOp::sum, true,
+                                         [](float x) { return static_cast<std::int32_t>(x); });
+          EXPECT_EQ(sums(group), made + 3) << switch_line(group);
+          EXPECT_THAT(switch_line(group), ::testing::HasSubstr(std::string(", float as ") + name));
+        },
+        through(at(served)));
+  }
+}
+
 TEST(Switched, SettingsThatCannotBeAreRefusedInOneLine) {
   const auto join = [] {
     run_ranks(
@@ -113,6 +156,22 @@ TEST(Switched, SettingsThatCannotBeAreRefusedInOneLine) {
     const Variable block("TALWEG_SWITCH_BLOCK", "100");
     EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
                           "TALWEG_SWITCH_BLOCK: a block has a multiple of 8 elements, and no more than")));
+  }
+  {
+    const Variable format("TALWEG_SWITCH_FORMAT", "block2");
+    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                          "TALWEG_SWITCH_FORMAT: expected type, block8 or block4, got \"block2\"")));
+  }
+  const Variable format("TALWEG_SWITCH_FORMAT", "block8");
+  {
+    const Variable pairs("TALWEG_SWITCH_SPARSE", "pairs");
+    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                          "TALWEG_SWITCH_FORMAT=block8: pairs have floats as they are")));
+  }
+  {
+    const Variable exact("TALWEG_SWITCH_EXACT", "1");
+    EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(
+                          ::testing::HasSubstr("TALWEG_SWITCH_FORMAT=block8: codes are rounded")));
   }
   const Variable exact("TALWEG_SWITCH_EXACT", "1"), ordered("TALWEG_SWITCH_ORDERED", "1");
   EXPECT_THAT(join, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("TALWEG_SWITCH_ORDERED: sums of")));
