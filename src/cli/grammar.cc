@@ -31,6 +31,7 @@ constexpr Word kWords[] = {
     {"sparse-run", "", "of sums by a switch: so many elements hold something together, or none of them does (default: those of a block)"},
     {"sparse-as", "", "of sums by a switch: what travels of sparse vectors: blocks, pairs of key and value, or all (dense)"},
     {"overlap", "", "of sums by a switch: which blocks hold something on which ranks: random, all (the same) or none (in common)"},
+    {"switch-format", "", "of sums by a switch: how float travels: as it is (type), or as codes of 8 or 4 bits with scales (block8, block4)"},
     {"average",    "-a", "of the ranks' times: mean, min, max or rank0"},
     {"ranks",      "-n", "ranks of the group; of predict a list 2,8 or a range 2..64"},
     {"cluster",    "",   "file that describes the network (default: TALWEG_CLUSTER)"},

@@ -26,6 +26,7 @@
 #include "text/escape.h"
 #include "text/output_file.h"
 #include "text/table.h"
+#include "wire/aggregation.h"
 
 namespace talweg::cli {
 namespace {
@@ -141,10 +142,15 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   std::optional<live::SwitchClient> client;
+  int racks = 1;
   if (!how.address.empty()) {
     const live::SwitchClientOptions at = switch_client_options(how, options, *group);
     client.emplace(at);
+    racks = at.racks;
     setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how.sparse, ranks);
+    if (how.floats_as)
+      setup.description +=
+          fmt::format("float as {}, each rank with a residual\n", wire::name(*how.floats_as));
     if (const std::string shortage = client->shortage();
         !shortage.empty() && is_first_of_host(setup.hosts, group->rank()))
       say("talweg perf: --switch: {}\n", shortage);
@@ -163,7 +169,7 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   MissingBlocks missing;
   const auto side = [&](const PerfCase& c, bool in_place) {
     if (sums) return measure_bounded(*group, *sums, c, options, *buffers, in_place, lost);
-    return client ? measure_switch(*group, *client, c, options, how, in_place, missing)
+    return client ? measure_switch(*group, *client, c, options, how, in_place, missing, racks)
                   : measure(*group, c, options, *buffers, in_place);
   };
   const auto plan = [&](const PerfCase& c) -> std::string {

@@ -130,6 +130,8 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_flag("--exact", raw->exact,
                "with --switch: float as integers of a common scale, in any order the same");
   app.add_flag("--ordered", raw->ordered, "with --switch: float is summed in the order of ranks");
+  app.add_option("--switch-format", raw->switch_format,
+                 "how float travels: type (as it is), block8 or block4 (codes of 8 or 4 bits) (type)");
   app.add_option("--switch-block", raw->block,
                  "elements of a block, a multiple of 8 (as the switch finds best)")
       ->check(positive);
@@ -151,6 +153,7 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   how.exact = raw.exact;
   how.ordered = raw.ordered;
   how.block = raw.block;
+  how.floats_as = parse_floats_as(raw.switch_format);
   how.key_file = raw.switch_key;
   if (!raw.switch_job.empty()) how.job = raw.switch_job;
   if (!raw.density.empty()) how.sparse.density = std::stod(raw.density);
@@ -160,9 +163,10 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   const bool some_sparse =
       !raw.density.empty() || !raw.overlap.empty() || !raw.sparse_as.empty() || raw.run > 0;
   if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse ||
-                              raw.exact || raw.ordered || raw.block > 0))
+                              raw.exact || raw.ordered || raw.block > 0 || !raw.switch_format.empty()))
     refuse(
-        "--switch-job, --switch-block, --sparse-density, --sparse-run, --sparse-as, --overlap, --exact and "
+        "--switch-job, --switch-block, --switch-format, --sparse-density, --sparse-run, --sparse-as, "
+        "--overlap, --exact and "
         "--ordered are about sums of a switch: which --switch?");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;

@@ -35,7 +35,7 @@ class PerfFlags {
     int percentiles = 1, memory = 1;
     std::string reduction = "sum", type = "float", root = "0", json, sim;
     std::string switch_address, switch_job, switch_key, density, overlap, sparse_as, may_lose,
-        may_lose_sender, may_lose_call, servers;
+        may_lose_sender, may_lose_call, servers, switch_format;
     std::size_t run = 0, block = 0;
     bool exact = false, ordered = false;
   };

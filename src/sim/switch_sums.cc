@@ -35,6 +35,7 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
     refuse("packets with {} bytes of payload have no room for a block of what is summed",
            transport.payload_bytes);
   SwitchJob job;
+  job.format = options.format;
   job.datagram_bytes = datagram_wire_bytes(shape->payload, transport);
   protocol::JobTerms& terms = job.terms;
   terms.job = 1;
@@ -141,7 +142,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
                       0,
                       static_cast<std::uint16_t>(lanes_.size())};
     if (const double p = sums_.options_.may_lose; p > 0) {
-      residual_.resize(sums_.count_ * wire::element_bytes(sum.format));
+      residual_.resize(sums_.count_ * wire::bytes_in_memory(sum.format));
       sum.tolerance.ppm = protocol::millionths(p);
       sum.tolerance.residual = residual_.data();
     }

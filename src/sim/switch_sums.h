@@ -44,11 +44,13 @@ struct SwitchSumsOptions {
   std::uint32_t port = 4711;                        // that nothing else of the simulation has
 };
 
-// What the switches lend to the job of so many workers, and the bytes of a full datagram on the wire. Throws
-// Error{invalid_argument} for packets too small for a block.
+// What the switches lend to the job of so many workers, and the bytes on the wire of a datagram that is full
+// of elements of four bytes, as they are for formats of fewer where these have as many elements in one.
+// Throws Error{invalid_argument} for packets too small for a block.
 struct SwitchJob {
   protocol::JobTerms terms;
   std::size_t datagram_bytes = 0;
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
 };
 SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& transport, int workers);
 

@@ -74,7 +74,9 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
   how.racks = summing_racks(o.cluster);
   how.costs = o.ranks.costs;
   how.format = o.sparse.by_pairs() ? wire::AggregationFormat::pairs
-                                   : wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+               : o.floats_as && type == DataType::f32
+                   ? *o.floats_as
+                   : wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   how.sparse = o.sparse.by_blocks();
   how.may_lose = o.switch_may_lose;
   return how;
@@ -89,10 +91,16 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
   const auto racks = summing_racks(network);
   const auto element = static_cast<std::int64_t>(size_of(type));
   const std::int64_t elements = std::int64_t{job.terms.columns} * job.terms.block;
-  // Of types of two bytes a block fills less of its datagram.
-  const forest::SwitchedShape shape{elements * element,
-                                    static_cast<std::int64_t>(job.datagram_bytes) - elements * (4 - element),
-                                    job.terms.slots};
+  // Of types of two bytes, or codes of less, a block fills less of its datagram.
+  const bool coded = wire::is_coded(job.format);
+  const std::int64_t vector =
+      coded ? static_cast<std::int64_t>(job.terms.columns * wire::data_bytes(job.format, job.terms.block))
+            : elements * element;
+  if (coded)
+    bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) * static_cast<double>(vector) /
+                                                static_cast<double>(elements * element)));
+  const forest::SwitchedShape shape{
+      vector, static_cast<std::int64_t>(job.datagram_bytes) - elements * 4 + vector, job.terms.slots};
   Prediction prediction;
   prediction.breakdown = forest::switched_breakdown(model, switches, bytes, shape, racks);
   prediction.seconds = prediction.breakdown.seconds();

@@ -15,6 +15,7 @@
 #include "live/join/job_key.h"
 #include "protocol/aggregation/tolerance.h"
 #include "protocol/bounded/loss_budget.h"
+#include "study/coded_check.h"
 #include "study/perf_check.h"
 #include "study/perf_times.h"
 
@@ -31,6 +32,7 @@ constexpr int kPoisonByte = 0xa5;
 // `type` is one that a switch sums: requests are checked.
 wire::AggregationFormat format_of(DataType type, const SwitchPerfOptions& how) {
   if (how.sparse.by_pairs()) return wire::AggregationFormat::pairs;
+  if (how.floats_as) return *how.floats_as;
   const wire::AggregationFormat format =
       wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   return how.exact && format == wire::AggregationFormat::f32 ? wire::AggregationFormat::scaled : format;
@@ -39,13 +41,13 @@ wire::AggregationFormat format_of(DataType type, const SwitchPerfOptions& how) {
 // The vectors of one rank, and what they are to come to.
 class SwitchVectors {
  public:
-  SwitchVectors(const PerfCase& c, const SwitchPerfOptions& how, std::uint16_t block, bool may_lose)
+  SwitchVectors(const PerfCase& c, const SwitchPerfOptions& how, std::uint16_t block, bool residual)
       : c_(c),
         how_(how),
         block_(block),
         in_(vector_bytes(c)),
         out_(vector_bytes(c)),
-        residual_(may_lose ? vector_bytes(c) : 0) {}
+        residual_(residual ? vector_bytes(c) : 0) {}
 
   std::byte* in() { return in_.data(); }
   std::byte* out() { return out_.data(); }
@@ -121,6 +123,10 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
   if (how.ordered && how.exact)
     refuse("--ordered: sums of --exact are the same in any order: expected only one of them");
   check_sparse(how.sparse, perf.types, ranks);
+  check_floats_as(how.floats_as, how.sparse, perf.types);
+  if (how.floats_as && how.exact)
+    refuse("--exact: codes of --switch-format {} are rounded, and not exact: expected only one of them",
+           wire::name(*how.floats_as));
   if (how.exact && how.sparse.by_pairs())
     refuse("--exact: pairs are summed as they come, and not exactly: expected --sparse-as blocks");
 }
@@ -160,9 +166,9 @@ std::string describe(const wire::SwitchOpened& terms, int racks) {
 }
 
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
-                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing) {
+                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing, int racks) {
   const double may_lose = options.may_lose.value_or(0);
-  SwitchVectors vectors(c, how, client.terms().block, may_lose > 0);
+  SwitchVectors vectors(c, how, client.terms().block, may_lose > 0 || how.floats_as.has_value());
   const std::int64_t test_ns =
       options.timeout.count() > 0 ? live::now_ns() + options.timeout.count() * live::kMillisecondNs : 0;
   live::SwitchVector call{vectors.in(),           in_place ? vectors.in() : vectors.out(),
@@ -183,7 +189,8 @@ Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& 
   // In place is the second side: the switch knows already how long it waits for who is late.
   const int exact = options.may_lose && !in_place ? static_cast<int>(protocol::LingerTime::kWarmUp) : 0;
   for (int i = 0; i < exact + options.warmup; ++i) {
-    if (i == exact) call.tolerance = tolerance;
+    if (i == exact || how.floats_as) call.tolerance = tolerance;
+    if (i < exact) call.tolerance.ppm = 0;
     run();
     if (in_place) refill();
   }
@@ -217,11 +224,17 @@ Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& 
     const auto input = vectors.input_of(group.rank(), seed);
     std::memset(vectors.out(), kPoisonByte, vectors.bytes());
     std::memcpy(vectors.in(), input.data(), input.size());
-    std::vector<std::byte> expected = vectors.sum(seed);
-    vectors.add(expected.data(), vectors.residuals(group));
-    run();
-    vectors.add(call.out, vectors.residuals(group));
-    wrong += vectors.count_wrong(call.out, expected);
+    if (how.floats_as) {
+      const CodedCheck coded(c, *how.floats_as, client.terms().block, vectors.residual(), input);
+      run();
+      wrong += coded.count_wrong(group, call.out, racks);
+    } else {
+      std::vector<std::byte> expected = vectors.sum(seed);
+      vectors.add(expected.data(), vectors.residuals(group));
+      run();
+      vectors.add(call.out, vectors.residuals(group));
+      wrong += vectors.count_wrong(call.out, expected);
+    }
     if (!in_place) wrong += vectors.count_wrong(vectors.in(), input);
   }
   wrong += blocks[2] * client.terms().block;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "live/aggregation/switch_client.h"
@@ -22,6 +23,8 @@ struct SwitchPerfOptions {
   bool exact = false;     // float32 as integers of a common scale
   bool ordered = false;   // float32 in the order of ranks
   std::size_t block = 0;  // elements; 0: as the switch finds best
+  // A coded format that float travels in, with a residual on each rank; empty: as it is.
+  std::optional<wire::AggregationFormat> floats_as{};
 };
 
 // Blocks of all ranks in timed calls, of which a part may be missing.
@@ -43,8 +46,11 @@ std::string describe(const wire::SwitchOpened& terms, int racks);
 // All ranks call it together; the group is for what they agree on, and carries nothing that is timed.
 // Where a part may be missing, the calls of the first side come after some that lose nothing; what is missing
 // goes out with the next call, and in those that are checked all ranks' residuals are added up: nothing may
-// be gone, and no rank may miss more than that. Adds to `missing`, the same on all ranks.
+// be gone, and no rank may miss more than that. Where float travels in codes each rank has a residual, too,
+// and sums have to be the same bits on all ranks, and no further from what inputs and residuals say than the
+// last codings may be off (coded_check.h); they are at one switch, or below one at those of so many `racks`.
+// Adds to `missing`, the same on all ranks.
 Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
-                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing);
+                      const SwitchPerfOptions& how, bool in_place, MissingBlocks& missing, int racks = 1);
 
 }  // namespace talweg::study

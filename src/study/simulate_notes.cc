@@ -125,6 +125,7 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
          "only --algo switch sums what is sparse");
   else if (o.sparse.density >= 1)
     note(those_given(request, {"sparse-run", "overlap"}), "with --sparse-density 1 nothing is zero");
+  if (!by_switch) note(those_given(request, {"switch-format"}), "only --algo switch has formats of float");
   const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
   if (!bounded && !by_switch)
     note(those_given(request, {"may-lose"}), "only --algo bounded and switch lose a part");

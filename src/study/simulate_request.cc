@@ -93,7 +93,10 @@ void check_calls(const SimulateOptions& o) {
   const auto has = [&](const char* name) {
     return std::ranges::find(o.algorithms, name) != o.algorithms.end();
   };
-  if (has(kBySwitch)) check_sparse(o.sparse, perf.types, ranks);
+  if (has(kBySwitch)) {
+    check_sparse(o.sparse, perf.types, ranks);
+    check_floats_as(o.floats_as, o.sparse, perf.types);
+  }
   if (const std::string why = why_no_switch(o); has(kBySwitch) && !why.empty())
     refuse("--algo {}: {}", kBySwitch, why);
   if (const std::string why = why_not_bounded(o); has(kBounded) && !why.empty())
@@ -301,6 +304,9 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "overlap", .letters = "", .member = &R::overlap,
        .help = "of --algo switch: of the ranks' blocks that hold something: random, all or none in common",
        .words = "random,all,none", .group = kCalls},
+      {.name = "switch-format", .letters = "", .member = &R::switch_format,
+       .help = "of --algo switch: how float travels: as it is (type), or as codes of 8 or 4 bits with scales",
+       .words = "type,block8,block4", .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -446,8 +452,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                          : !raw.workload.empty() ? "--workload"
                                                  : nullptr)
     for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "may-lose-sender", "may-lose-call",
-                             "servers", "sparse-density", "sparse-run", "sparse-as", "overlap", "type",
-                             "root", "iters", "warmup", "rest", "average"}) {
+                             "servers", "sparse-density", "sparse-run", "sparse-as", "overlap",
+                             "switch-format", "type", "root", "iters", "warmup", "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
@@ -486,6 +492,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.paths = static_cast<std::size_t>(raw.paths);
   o.sparse = {raw.sparse_density, parse_overlap(raw.overlap), static_cast<std::size_t>(raw.sparse_run),
               parse_sparse_form(raw.sparse_as)};
+  o.floats_as = parse_floats_as(raw.switch_format);
   o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
   if (raw.algo == "all") {
     o.algorithms.clear();

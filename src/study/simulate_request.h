@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "study/field.h"
 #include "study/perf_options.h"
 #include "study/sparse_vectors.h"
+#include "wire/aggregation.h"
 
 namespace talweg::study {
 
@@ -39,7 +41,7 @@ struct SimulateRequest {
   std::vector<std::string> fail;
   double sparse_density = 1;
   int sparse_run = 0;  // 0: a block's
-  std::string sparse_as = "blocks", overlap = "random";
+  std::string sparse_as = "blocks", overlap = "random", switch_format = "type";
   int payload = 1448, header = 66, window = 0, ack_every = 0;
   std::string most_window = "4M", least_rto = "auto", horizon;
   std::uint64_t seed = 1;
@@ -62,8 +64,9 @@ struct SimulateOptions {
   double may_lose = 0, droppable = 0;   // of kBounded; the limits beside may_lose are in `perf`
   double switch_may_lose = 0;           // of kBySwitch
   bool keep_important = false;
-  std::size_t paths = 1;           // of kBounded
-  SparseShape sparse;              // of kBySwitch
+  std::size_t paths = 1;  // of kBounded
+  SparseShape sparse;     // of kBySwitch, as this: a coded format of float
+  std::optional<wire::AggregationFormat> floats_as;
   bool bound = true;               // whether the bound is looked for
   std::string matrix;              // a file, or a pattern of flows,
   sim::Matrix flows;               // and what it says

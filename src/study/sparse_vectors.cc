@@ -9,7 +9,6 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "wire/aggregation.h"
 
 namespace talweg::study {
 
@@ -46,6 +45,23 @@ void check_sparse(const SparseShape& shape, const std::vector<DataType>& types, 
   for (const DataType type : types)
     if (shape.by_pairs() && type != DataType::f32)
       refuse("--sparse-as pairs: pairs are of float, not of {}", name(type));
+}
+
+std::optional<wire::AggregationFormat> parse_floats_as(const std::string& text) {
+  const auto format = wire::format_of_floats(text.empty() ? "type" : text);
+  if (!format) refuse("--switch-format: expected {}, got \"{}\"", wire::kFormatsOfFloats, text);
+  return wire::is_coded(*format) ? format : std::nullopt;
+}
+
+void check_floats_as(std::optional<wire::AggregationFormat> format, const SparseShape& shape,
+                     const std::vector<DataType>& types) {
+  if (!format) return;
+  for (const DataType type : types)
+    if (type != DataType::f32)
+      refuse("--switch-format {} is for -d float, not for {}", wire::name(*format), name(type));
+  if (shape.by_pairs())
+    refuse("--switch-format {}: pairs have floats as they are: expected --sparse-as blocks or dense",
+           wire::name(*format));
 }
 
 bool holds(const SparseShape& shape, int rank, int ranks, std::uint64_t run) {

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "talweg/types.h"
+#include "wire/aggregation.h"
 
 namespace talweg::study {
 
@@ -41,6 +43,12 @@ Overlap parse_overlap(const std::string& text);
 SparseForm parse_sparse_form(const std::string& text);
 // Throws Error{invalid_argument} that names the flag: for overlaps that cannot be, for types without pairs.
 void check_sparse(const SparseShape& shape, const std::vector<DataType>& types, int ranks);
+
+// Of --switch-format; "" and "type": empty. Throws Error{invalid_argument}.
+std::optional<wire::AggregationFormat> parse_floats_as(const std::string& text);
+// Throws Error{invalid_argument} that names the flag: for types that are not float, and pairs.
+void check_floats_as(std::optional<wire::AggregationFormat> format, const SparseShape& shape,
+                     const std::vector<DataType>& types);
 
 // Whether run `run` of this rank holds anything.
 bool holds(const SparseShape& shape, int rank, int ranks, std::uint64_t run);

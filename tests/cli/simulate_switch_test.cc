@@ -102,6 +102,13 @@ TEST(SimulateSwitch, TakesAsLongAsWhatTravelsOfSparseVectors) {
   EXPECT_NEAR(pairs / dense, 1.5 * (1 - 0.95 * 0.95 * 0.95 * 0.95), 0.05);
   EXPECT_NEAR(took({"--sparse-as", "pairs"}) / dense, 1.5, 0.05) << "nothing is zero";
   EXPECT_LT(took({"--sparse-density", "0.05"}), 0.3 * dense) << "whole blocks that are zero";
+  // A block fills less of its datagram: what is around it counts for more.
+  const double block8 = took({"--switch-format", "block8"}), block4 = took({"--switch-format", "block4"});
+  EXPECT_LT(block8, 0.45 * dense);
+  EXPECT_LT(block4, 0.8 * block8);
+  EXPECT_LT(took({"--switch-format", "block8", "--sparse-density", "0.05"}), 0.3 * block8);
+  EXPECT_THAT(simulate({"--switch-format", "block8", "-d", "half"}).err,
+              HasSubstr("--switch-format block8 is for -d float, not for f16"));
   EXPECT_THAT(simulate({"--sparse-as", "pairs", "-d", "half"}).err,
               HasSubstr("--sparse-as pairs: pairs are of float, not of f16"));
   EXPECT_THAT(simulate({"--sparse-density", "0.5", "--overlap", "none"}).err,

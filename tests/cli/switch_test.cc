@@ -38,6 +38,9 @@ perf 3 -b 1M -e 1M --sparse-density 0.05 --sparse-run 1 --sparse-as pairs
 perf 2 -b 4 -e 1M -f 16 --sparse-as pairs
 perf 2 -b 1M -e 1M --sparse-density 0.05 --sparse-run 1 --sparse-as dense
 perf 3 -b 1M -e 1M --sparse-density 0.1 --switch-block 1000 --ordered
+perf 3 -b 4 -e 1M -f 64 -c 3 --switch-format block8
+perf 2 -b 1M -e 1M -c 2 --switch-format block4 --sparse-density 0.2 --ordered
+perf 2 -b 1M -e 1M -c 2 --switch-format block4 --may-lose 0.1
 perf 2 -b 4 -e 1M -f 512 --may-lose 0.1 -c 3 --json lost.json; grep lost_part lost.json
 "$TALWEG" switch status --listen $AT
 "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- sh -c '
@@ -50,18 +53,19 @@ wait $pid; echo ended $?; cat said prom)"));
   for (std::size_t at = 0;
        (at = outcome.out.find("# Out of bounds values : 0 OK\n", at)) != std::string::npos; ++at)
     ++right;
-  EXPECT_EQ(right, 10) << outcome.out << outcome.err;
+  EXPECT_EQ(right, 13) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("# switch: 2 threads x "));
   EXPECT_THAT(outcome.out, HasSubstr("# sparse: 0.1 of the blocks on each rank, overlap none: 0.2"));
   EXPECT_THAT(
       outcome.out,
       HasSubstr("# sparse: 0.05 of the elements on each rank, overlap random: 0.143 on any, as pairs"));
   EXPECT_THAT(outcome.out, HasSubstr(" on any, all of them sent"));
+  EXPECT_THAT(outcome.out, HasSubstr("# float as block8, each rank with a residual\n"));
   EXPECT_THAT(outcome.out, HasSubstr(" columns of 1000 elements"));
   EXPECT_THAT(outcome.out, HasSubstr(" 1024 elements of pairs, sparse"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\n# 1 MiB, switch: "), HasSubstr("\"lost_part\": 0"),
                                  HasSubstr("at most 10 % of a worker's")));
-  EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_opened_total 10\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_opened_total 13\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_jobs_failed_total 0\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\ndraining: 0 jobs are still there\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));
@@ -102,6 +106,7 @@ at_rack() {
 }
 at_rack '"$TALWEG" perf all_reduce -n 3 -b 4 -e 1M -f 64 --switch $at'
 at_rack '"$TALWEG" perf all_reduce -n 3 -b 1M -e 1M --sparse-density 0.1 --exact --switch $at'
+at_rack '"$TALWEG" perf all_reduce -n 3 -b 4 -e 1M -f 512 -c 2 --switch-format block4 --switch $at'
 at_rack 'TALWEG_SWITCH=$at TALWEG_ALGO=switch "$TALWEG" perf all_reduce -n 2000 -b 64K -e 64K'
 "$TALWEG" switch status --listen $R0
 "$TALWEG" switch status --listen $AT | grep -E "opened|failed" | sed 's/^/above: /'
@@ -110,12 +115,13 @@ wait $racks $pid; echo ended $?)"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   // The last joins the switch while its calls go on.
   const std::string right = "# Algorithm            : switch\n# Out of bounds values : 0 OK\n";
-  EXPECT_THAT(outcome.out, testing::ContainsRegex(right + "(.|\n)*" + right + "(.|\n)*" + right))
+  EXPECT_THAT(outcome.out,
+              testing::ContainsRegex(right + "(.|\n)*" + right + "(.|\n)*" + right + "(.|\n)*" + right))
       << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("\njobs of several racks: summed by the switch above, 127.0.0.1:"));
   EXPECT_THAT(outcome.out, HasSubstr("# switch: one for each of 2 racks, and one above: 1 thread x "));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_above{address=\"127.0.0.1:"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nabove: talweg_switch_jobs_opened_total 3\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nabove: talweg_switch_jobs_opened_total 4\n"));
   EXPECT_THAT(outcome.out, HasSubstr(" jobs x 137 KiB for the switch above"));
   EXPECT_THAT(outcome.out, HasSubstr("\nended 0\n"));
 }
