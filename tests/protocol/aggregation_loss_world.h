@@ -71,6 +71,8 @@ class AggregationLossWorld {
   void record(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void check(Member& member);
   void check_all();
+  void check_codes();
+  void contribute(std::uint32_t operation, std::size_t i, double part);
   void trace(const std::string& way, const std::vector<std::byte>& payload);
   void carry(std::size_t way, std::function<void()> arrival);
   void after(std::int64_t delay_ns, std::function<void()> event);
@@ -88,6 +90,7 @@ class AggregationLossWorld {
   std::uint64_t made_ = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint16_t>> absent_;  // by sum and block
   std::vector<std::vector<float>> outputs_;
+  std::vector<std::vector<double>> contributed_;  // as outputs_, by what workers' residuals say
   std::vector<std::string> trace_, problems_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "protocol/aggregation/tensor.h"
+#include "protocol/aggregation_loss_world.h"
 #include "protocol/one_switch.h"
 
 namespace talweg::protocol {
@@ -349,6 +350,18 @@ TEST(CodedBlocks, SumsOfManyCallsComeToWhatWentInWithAResidualOrWithout) {
       for (std::size_t i = 0; i < kCount; ++i)
         EXPECT_NEAR(all[i] / kCalls, 2.0 * static_cast<double>(in[0][i]), 5 * unit / std::sqrt(kCalls)) << i;
     }
+}
+
+// With parts that are missing, losses, copies and workers that stop, from seeds.
+TEST(CodedBlocks, WhatAResidualDoesNotHoldIsInTheSumWhateverIsLostOrMissing) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    AggregationLossOptions options = AggregationLossWorld::drawn(seed);
+    options.residual = true;
+    options.format = kCodes[seed % 2];
+    AggregationLossWorld world(options);
+    world.run();
+    ASSERT_TRUE(world.problems().empty()) << "seed " << seed << ": " << world.problems().front();
+  }
 }
 
 }  // namespace
