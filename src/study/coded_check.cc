@@ -50,7 +50,7 @@ std::uint64_t CodedCheck::count_wrong(Group& group, const std::byte* sum, int ra
     const double of_racks = racks > 1 ? racks * of_magnitudes / top : 0;
     const double bound = of_racks + (most + of_racks) / top + kAdditions * of_magnitudes;
     for (std::size_t i = first; i < end; ++i)
-      wrong += std::abs(static_cast<double>(float_at(sum, i)) - all[i]) > bound ? 1 : 0;
+      wrong += std::abs(static_cast<double>(float_at(sum, i)) - all[i]) <= bound ? 0 : 1;  // also of NaN
     first = end;
   }
   std::uint64_t least = 14'695'981'039'346'656'037U;  // FNV-1a
