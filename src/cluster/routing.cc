@@ -62,7 +62,6 @@ Routes::Routes(const Cluster& cluster)
   for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
     for (const int link : cluster.groups[g].links) groups_of[static_cast<std::size_t>(link)].push_back(g);
   }
-  std::vector<int> uses(cluster.groups.size());
   std::vector<std::vector<int>> from_switch(nodes_);  // where stubs hang on it
 
   for (std::size_t from = 0; from < nodes_; ++from) {
@@ -90,22 +89,71 @@ Routes::Routes(const Cluster& cluster)
       pair.count = links_.size() - pair.first;
       const std::span path(links_.data() + pair.first, pair.count);
       std::ranges::reverse(path);
-      std::ranges::fill(uses, 0);
       for (const int index : path) {
-        const auto at = static_cast<std::size_t>(index);
-        const Link& link = cluster.links[at];
+        const Link& link = cluster.links[at(index)];
         pair.latency.value += link.latency.value;
-        pair.relayed |=
-            link.to != static_cast<int>(to) && cluster.nodes[talweg::at(link.to)].kind != NodeKind::switch_;
-        pair.rate = std::min(pair.rate, link.capacity);
-        for (const std::size_t g : groups_of[at]) {
-          ++uses[g];
-          pair.rate = std::min(pair.rate, Bandwidth{cluster.groups[g].capacity.bits_per_second / uses[g]});
-        }
+        if (link.to == static_cast<int>(to)) continue;
+        const NodeKind kind = cluster.nodes[at(link.to)].kind;
+        pair.relayed |= kind != NodeKind::switch_;
+        if (kind == NodeKind::worker) ++pair.relays;
       }
     }
   }
+  choose_relays(cluster, leaving);
+  measure_rates(cluster, groups_of);
   find_spreads(cluster, leaving, groups_of);
+}
+
+// Each node on the way looks at where it has to go from there, and at nothing else: so do tables of routes.
+void Routes::choose_relays(const Cluster& cluster, const Links& leaving) {
+  const auto cost = [&](int node, int to) {
+    if (node == to) return Cost{};
+    const Pair& rest = pair(node, to);
+    if (!rest.reachable) return kUnreached;
+    return Cost{rest.relays, rest.latency.value, static_cast<int>(rest.count)};
+  };
+  const auto is_best = [&](int index, const Cost& wanted, int to) {
+    const Link& link = cluster.links[at(index)];
+    Cost through = cost(link.to, to);
+    if (through == kUnreached) return false;
+    if (link.to != to && cluster.nodes[at(link.to)].kind == NodeKind::worker) ++through.relays;
+    through.latency += link.latency.value;
+    ++through.hops;
+    return through == wanted;
+  };
+  const auto nodes = static_cast<int>(nodes_);
+  for (int from = 0; from < nodes; ++from)
+    for (int to = 0; to < nodes; ++to) {
+      const Pair& found = pair(from, to);
+      if (found.relays == 0) continue;
+      int node = from;
+      for (std::size_t i = 0; i < found.count; ++i) {
+        const Pair& rest = pair(node, to);
+        const Cost wanted = cost(node, to);
+        const int next = rest.relays == 0 ? path(node, to).front()
+                                          : *std::ranges::find_if(leaving[at(node)], [&](int index) {
+                                              return is_best(index, wanted, to);
+                                            });
+        links_[found.first + i] = next;
+        node = cluster.links[at(next)].to;
+      }
+    }
+}
+
+void Routes::measure_rates(const Cluster& cluster, const Groups& groups_of) {
+  std::vector<int> uses(cluster.groups.size());
+  for (Pair& pair : pairs_) {
+    const std::span path(links_.data() + pair.first, pair.count);
+    if (path.empty()) continue;
+    std::ranges::fill(uses, 0);
+    for (const int index : path) {
+      pair.rate = std::min(pair.rate, cluster.links[at(index)].capacity);
+      for (const std::size_t g : groups_of[at(index)]) {
+        ++uses[g];
+        pair.rate = std::min(pair.rate, Bandwidth{cluster.groups[g].capacity.bits_per_second / uses[g]});
+      }
+    }
+  }
 }
 
 std::span<const int> Routes::path(int from, int to) const {

@@ -4,7 +4,8 @@
 // fewest links. Where several ways are equally good, path() is one of them, of links written first; traffic
 // takes all that lead through switches alone, as these spread it: each node on the way shares out evenly,
 // over the links that it could choose, what it passes on; the sender does so over ports of the same capacity.
-// A route through other hosts keeps to one path. Built once per cluster, then read.
+// A route through other hosts keeps to one path: each node on it passes on over the first link written of
+// those that are equally good. Built once per cluster, then read.
 //
 // In fabrics of many equal ways most links carry the same, whoever sends to whom: the uplinks of a leaf, the
 // links from a pod to the cores. Of links that are alike and always loaded alike one leads the others, and
@@ -64,6 +65,7 @@ class Routes {
   struct Pair {
     bool reachable = false;
     bool relayed = false;  // through a third node that is no switch
+    int relays = 0;        // workers passed through
     int spread = -1;       // into spreads_; -1: there is one way, or none
     Nanoseconds latency;
     Bandwidth rate;
@@ -81,6 +83,8 @@ class Routes {
   static bool one_way(const Shares& shares) {
     return std::ranges::all_of(shares, [](const Share& share) { return share.part == 1; });
   }
+  void choose_relays(const Cluster& cluster, const Links& leaving);
+  void measure_rates(const Cluster& cluster, const Groups& groups_of);
   void find_spreads(const Cluster& cluster, const Links& leaving, const Groups& groups_of);
   bool find_leaders(const Cluster& cluster, const Links& leaving, const Groups& groups_of,
                     const std::vector<int>& places);

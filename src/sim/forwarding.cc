@@ -49,7 +49,7 @@ class Forwarding::Search {
     }
   }
 
-  // All links out of `node` that lie on a best path.
+  // All links out of `node` that lie on a best path; the first of them where that leads through a worker.
   void best_links(int node, const std::vector<bool>& down, std::vector<int>& links) const {
     links.clear();
     Distance best;
@@ -61,6 +61,7 @@ class Forwarding::Search {
       best = through;
       links.push_back(l);
     }
+    if (!links.empty() && best.workers > 0) links.erase(links.begin() + 1, links.end());
   }
 
  private:
@@ -107,7 +108,9 @@ void Forwarding::place_nodes() {
     if (out_[n].empty()) nodes_[n].row = static_cast<int>(rows_++);
     Place& place = places_[n];
     place.at = static_cast<int>(n);
-    if (in_[n].size() == 1) {
+    // Behind a worker, ways are chosen otherwise than to it.
+    if (in_[n].size() == 1 &&
+        cluster_.links[static_cast<std::size_t>(in_[n][0])].from >= cluster_.workers()) {
       place.last_link = in_[n][0];
       place.at = cluster_.links[static_cast<std::size_t>(in_[n][0])].from;
     }

@@ -1,8 +1,9 @@
 // Forwarding: which link a node sends a packet over, with all equally good ones known.
 //
 // Good means what cluster::Routes means: a path passes as few workers as it can, then has the least latency,
-// then the fewest links. Destinations behind the same switch share a row, so the table of an 8192-host fat
-// tree is a few megabytes.
+// then the fewest links. Where the rest of a way leads through a worker there is no choice: it is over the
+// first link written of those equally good. Destinations behind the same switch share a row, so the table of
+// an 8192-host fat tree is a few megabytes.
 #pragma once
 
 #include <cstdint>

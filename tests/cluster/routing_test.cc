@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
 #include <vector>
 
 #include "cluster/stubs.h"
@@ -136,6 +137,21 @@ TEST(Routes, PassAWorkerOnlyWhereNothingElseLeads) {
   EXPECT_THAT(path(Routes(cluster), 0, 2), ElementsAre(2, 3));
   cluster.links.resize(2);
   EXPECT_THAT(path(Routes(cluster), 0, 2), ElementsAre(0, 1));
+}
+
+// From a to d through b or c, equally good; from b on over e or f, which are hosts as well.
+TEST(Routes, ThroughHostsEachOnTheWayTakesTheFirstLinkOfThoseEquallyGood) {
+  Cluster hosts;
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) hosts.nodes.push_back({.name = name});
+  for (const auto& [from, to] : {std::pair{0, 2}, {0, 1}, {1, 5}, {1, 4}, {2, 4}, {2, 5}, {4, 3}, {5, 3}})
+    hosts.links.push_back({from, to, kGigabit, {1000}});
+  hosts.links[6].capacity = {1e8};
+  const Routes routes(hosts);
+  EXPECT_THAT(path(routes, 1, 3), ElementsAre(2, 7)) << "over f, whose link from b is written first";
+  EXPECT_THAT(path(routes, 2, 3), ElementsAre(4, 6));
+  EXPECT_THAT(path(routes, 0, 3), ElementsAre(0, 4, 6)) << "and from c on as c sends by itself";
+  EXPECT_EQ(routes.rate(0, 3), Bandwidth{1e8});
+  EXPECT_EQ(routes.rate(1, 3), kGigabit);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/random.h"
@@ -196,6 +197,31 @@ TEST(Forwarding, SpreadsPacketsAsPlansCountOnIt) {
       spread_over += expect_parts_that_plans_count_on(without_links(c, 3 * round, random));
   }
   EXPECT_GT(spread_over, 1000);
+}
+
+// A tree of hosts without switches, and as many links again.
+cluster::Cluster hosts_that_forward(int hosts, Random& random) {
+  cluster::Cluster c;
+  for (int h = 0; h < hosts; ++h) c.nodes.push_back({.name = "h" + std::to_string(h)});
+  const auto below = [&](int n) { return static_cast<int>(random.below(static_cast<std::uint64_t>(n))); };
+  std::set<std::pair<int, int>> linked;
+  const auto link = [&](int from, int to) {
+    if (from != to && linked.insert({from, to}).second)
+      c.links.push_back({from, to, kTen.capacity, kTen.latency, {}});
+  };
+  for (int h = 1; h < hosts; ++h) {
+    const int other = below(h);
+    link(h, other);
+    link(other, h);
+  }
+  for (int l = 0; l < 2 * hosts; ++l) link(below(hosts), below(hosts));
+  return c;
+}
+
+TEST(Forwarding, ThroughHostsKeepsToTheOnePathThatPlansCountOn) {
+  Random random(21);
+  for (const int hosts : {3, 5, 9, 16})
+    EXPECT_EQ(expect_parts_that_plans_count_on(hosts_that_forward(hosts, random)), 0) << hosts;
 }
 
 }  // namespace
