@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/at.h"
+#include "forest/agreement.h"
 #include "forest/flow_control.h"
 #include "forest/shared_sums.h"
 #include "forest/trees.h"
@@ -44,6 +45,7 @@ CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& para
   }
   measure_hops();
   measure_nodes();
+  measure_agreement();
 }
 
 void CostModel::measure_hops() {
@@ -106,17 +108,6 @@ void CostModel::measure_nodes() {
   for (auto* const nodes : {&best_connected_, &servers_})
     std::ranges::stable_sort(*nodes, [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
 }
-
-// Compared by the sum.
-struct CostModel::Spent {
-  double links = 0, processors = 0, latency = 0;
-
-  double seconds() const { return links + processors + latency; }
-  friend Spent operator+(const Spent& a, const Spent& b) {
-    return {a.links + b.links, a.processors + b.processors, a.latency + b.latency};
-  }
-  friend bool operator<(const Spent& a, const Spent& b) { return a.seconds() < b.seconds(); }
-};
 
 template <class Time>
 struct CostModel::Resource {
@@ -212,8 +203,14 @@ class CostModel::Pricing {
   }
 
   // The greatest of all bounds, and what it is of.
-  Most<Time> most() const {
+  Most<Time> most(const Spent& blocks) const {
     Most<Time> most{longest_path_, {}, without_};
+    const Time in_turn = spent(blocks.links, blocks.processors, blocks.latency);
+    leave_out(in_turn, most.without);
+    if (most.time < in_turn) {
+      most.time = in_turn;
+      most.limiter.part = Limiter::Part::blocks;
+    }
     for_each_resource([&](const Limiter& limiter, const Time& work, const Resource<Time>* resource) {
       const Time bound = resource != nullptr ? resource->head + work + resource->tail : work;
       leave_out(bound, most.without);
@@ -465,7 +462,7 @@ CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
 }
 
 double CostModel::seconds(const Forest& forest) const {
-  return priced<double>(forest).most().time;
+  return agreement(forest.request).seconds() + priced<double>(forest).most(blocks_in_turn(forest)).time;
 }
 
 double CostModel::busiest(const Forest& forest) const {
@@ -473,7 +470,11 @@ double CostModel::busiest(const Forest& forest) const {
 }
 
 Breakdown CostModel::breakdown(const Forest& forest) const {
-  const auto [time, limiter, without] = priced<Spent>(forest).most();
+  auto [time, limiter, without] = priced<Spent>(forest).most(blocks_in_turn(forest));
+  const Spent agreed = agreement(forest.request);
+  time = time + agreed;
+  without = without + Spent{agreed.processors + agreed.latency, agreed.links + agreed.latency,
+                            agreed.links + agreed.processors};
   Breakdown result{.links = time.links, .processors = time.processors, .latency = time.latency};
   double least = without.links;
   if (without.processors < least) {
@@ -487,6 +488,40 @@ Breakdown CostModel::breakdown(const Forest& forest) const {
   result.without = least;
   result.reason = words(result, limiter);
   return result;
+}
+
+// Calls follow each other, and ranks end them one after the other: whoever is last begins the next one when
+// the others have long heard from each other, and tells them all, one by one.
+void CostModel::measure_agreement() {
+  const int workers = cluster_.workers();
+  const double packet =
+      static_cast<double>(parameters_.header_bytes) + kPacketPayload * (1 / parameters_.tcp_payload - 1);
+  for (NodeId from = 0; from < workers; ++from) {
+    Spent last;
+    std::vector<double> bytes(cluster_.links.size());
+    for (NodeId to = 0; to < workers; ++to) {
+      if (from == to) continue;
+      const Hop& used = hop(from, to);
+      last.latency = std::max(last.latency, used.latency);
+      last.processors += transport(used).per_batch;
+      if (used.memory) continue;
+      routes_.for_each_share(from, to, [&](int link, double part) {
+        double& sent = bytes[at(link)] += part * packet;
+        const cluster::Link& way = cluster_.links[at(link)];
+        if (sent > static_cast<double>(way.burst.value))
+          last.links = std::max(last.links, sent / way.capacity.bytes_per_second());
+      });
+    }
+    if (workers > 1) last.processors += transport(hop(from, (from + 1) % workers)).per_batch;
+    if (const int cores = cluster_.shared_cores; cores > 0)
+      last.processors =
+          std::max(last.processors, 2 * (workers - 1) * parameters_.tcp.per_batch / cores) + turn();
+    agreement_ = std::max(agreement_, last);
+  }
+}
+
+CostModel::Spent CostModel::agreement(const Request& request) const {
+  return request.op == Collective::send_recv || data_carry_agreement(request) ? Spent{} : agreement_;
 }
 
 double CostModel::turn() const {

@@ -47,6 +47,13 @@
 // to bytes / capacity on the busiest resource. What the largest is made of, time on links, of processors and
 // latency, is its breakdown; what limits is the one without which the largest would be least.
 //
+// In collectives whose data do not tell each rank that all have begun (agreement.h), the ranks announce
+// themselves before anything is sent. Where calls follow each other, all wait for the one that began last:
+// for its N-1 headers, each a batch of its processor and a packet on its link, the longest latency, and a
+// batch of a receiver, before all the rest. Of a scatter few blocks are on their way at a time
+// (flow_control.h), so that a slow one holds up those behind it: what they take is played through
+// (cost_blocks.cc), links shared fairly among those under way, and is a bound like the others.
+//
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
 // 1 + incast_loss (k - incast_free). What is queued, and so what can be lost, has an end: more than
@@ -176,7 +183,15 @@ class CostModel {
   };
   // While a forest is priced, in seconds or in seconds by what they are spent on: a link, a group or a node's
   // processor, and all of them.
-  struct Spent;
+  struct Spent {  // compared by the sum
+    double links = 0, processors = 0, latency = 0;
+
+    double seconds() const { return links + processors + latency; }
+    friend Spent operator+(const Spent& a, const Spent& b) {
+      return {a.links + b.links, a.processors + b.processors, a.latency + b.latency};
+    }
+    friend bool operator<(const Spent& a, const Spent& b) { return a.seconds() < b.seconds(); }
+  };
   template <class Time>
   struct Resource;
   template <class Time>
@@ -185,7 +200,7 @@ class CostModel {
   class Pricing;
   // What sets a prediction, and how much of it there is.
   struct Limiter {
-    enum class Part { path, link, group, processor, cores };
+    enum class Part { path, link, group, processor, cores, blocks };
     Part part = Part::path;
     std::size_t index = 0;
     double bytes = 0;  // on the wire, or that a processor sends and receives
@@ -205,6 +220,11 @@ class CostModel {
   std::string words(const Breakdown& breakdown, const Limiter& limiter) const;
   void measure_hops();
   void measure_nodes();
+  void measure_agreement();
+  // What ranks take to hear from each other before they send; nothing where data tell it.
+  Spent agreement(const Request& request) const;
+  // What a scatter's blocks take that wait for each other; 0 of other forests.
+  Spent blocks_in_turn(const Forest& forest) const;
   std::int64_t chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const;
 
   cluster::Cluster cluster_;
@@ -214,6 +234,7 @@ class CostModel {
   std::vector<std::vector<std::size_t>> groups_of_link_;
   std::vector<double> capacities_;
   std::vector<NodeId> best_connected_, servers_;
+  Spent agreement_;
 };
 
 double predict_seconds(const Forest& forest, const cluster::Cluster& cluster,

@@ -5,6 +5,10 @@
 //
 // The parent grants half a window at a time. Until the child has heard that the parent has begun the call, it
 // may send one chunk.
+//
+// The blocks of a scatter go one after the other, in the order of ranks from the source on. Who gets one that
+// may_be_held_up() says that it is there, and until then no more of these are on their way than kLeastAhead,
+// or than are kAheadBytes together.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +22,15 @@ namespace talweg::forest {
 inline constexpr std::int64_t kLeastWindow = 4;
 inline constexpr std::int64_t kMostWindow = 32;
 inline constexpr std::int64_t kWindowBytes = 128 << 10;
+
+// About what a link's queues hold without loss.
+inline constexpr std::int64_t kAheadBytes = 128 << 10;
+inline constexpr std::int64_t kLeastAhead = 2;
+
+// Small blocks are not worth it.
+constexpr bool may_be_held_up(std::int64_t block_bytes, std::int64_t ahead_bytes = kAheadBytes) {
+  return block_bytes >= ahead_bytes / 8;
+}
 
 // No more than there are chunks.
 constexpr std::int64_t window_of(std::int64_t chunk_bytes, std::int64_t chunks,

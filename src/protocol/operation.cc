@@ -7,6 +7,7 @@
 
 #include "base/collectives.h"
 #include "base/data_types.h"
+#include "forest/agreement.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -15,18 +16,6 @@ namespace {
 
 std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-// Every rank contributes, and every rank writes only what it has from all: nothing is written anywhere before
-// all have been heard. Who gets no data has heard from nobody, but in a collective of which that is the whole
-// point.
-bool data_carry_agreement(const forest::Request& q) {
-  if (!facts(q.op).sums) return false;
-  if (!moves_data(q.op)) return true;
-  const int differ = facts(q.op).output == Extent::whole ? 1 : q.ranks;
-  for (int r = 0; r < differ; ++r)
-    if (forest::output_count(q, r) == 0) return false;
-  return true;
 }
 
 // What a rank calls the length of its part of the collective, in errors and to ranks that know all counts.
@@ -136,7 +125,7 @@ Operation make_operation(const Call& call, int rank, const forest::Request& q) {
     else
       of_others[static_cast<std::size_t>(q.root)] = q.counts[me];
   }
-  op.all_contribute = data_carry_agreement(q);
+  op.all_contribute = forest::data_carry_agreement(q);
   op.fence = !moves_data(q.op);  // a barrier
   op.priority = call.options.priority;
   return op;

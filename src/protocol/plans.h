@@ -15,7 +15,7 @@ struct PlanLimits {
   std::int64_t window_bytes = forest::kWindowBytes;
   // In an all-to-all, how far a rank's sends may be ahead of what it has received, in a scatter, of what has
   // been received of it (but always by two peers): about what a link's queues hold of it without loss.
-  std::int64_t ahead_bytes = 128 << 10;
+  std::int64_t ahead_bytes = forest::kAheadBytes;
   // How many nodes there are to run a forest: its ranks, and who else (0: nobody).
   NodeId nodes = 0;
   std::uint32_t digest = 0;  // Plan::digest

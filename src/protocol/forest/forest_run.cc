@@ -135,7 +135,7 @@ void ForestRun::send_blocks(Actions& actions) {
     TreeState& tree = trees_[next_block_];
     if (!is_block(*tree.local)) continue;
     const std::int64_t bytes = tree.local->bytes;
-    if (blocks_on_way_ >= kLeastAhead && bytes_on_way_ + bytes > plan_->ahead_bytes) return;
+    if (blocks_on_way_ >= forest::kLeastAhead && bytes_on_way_ + bytes > plan_->ahead_bytes) return;
     ++blocks_on_way_;
     bytes_on_way_ += bytes;
     tree.waits = false;

@@ -142,13 +142,13 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t a
 
 // A source that sent everything at once would overflow its own link's queue. So who gets a block says that it
 // has it, and the source sends only so far ahead. Who gets one knows no other's size: whether its own is to
-// be acknowledged depends on nothing else. Small ones are not worth it.
+// be acknowledged depends on nothing else.
 void pace_scatter(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
   if (forest.request.op != Collective::scatter) return;
   plan.ahead_bytes = ahead_bytes;
   for (LocalTree& local : plan.trees) {
     const forest::Tree& tree = forest.trees[local.index];
-    if (tree.receivers.size() != 1 || local.bytes < ahead_bytes / 8) continue;
+    if (tree.receivers.size() != 1 || !forest::may_be_held_up(local.bytes, ahead_bytes)) continue;
     const NodeId receiver = tree.receivers.front();
     const bool sends = local.root && local.down_children == std::vector<NodeId>{receiver};
     local.acknowledged = sends || (plan.self == receiver && local.down_parent == tree.root);

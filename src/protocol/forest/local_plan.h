@@ -21,9 +21,6 @@ inline constexpr auto kMostWindow = static_cast<std::uint32_t>(forest::kMostWind
 // not wait for every hiccup of one of them.
 inline constexpr std::uint32_t kResultWindows = 4;
 
-// Blocks of a scatter that may be on their way at a time, whatever their size.
-inline constexpr std::int64_t kLeastAhead = 2;
-
 struct LocalTree {
   std::uint32_t index = 0;  // in the forest
   std::int64_t bytes = 0;   // of the slice

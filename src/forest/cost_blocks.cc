@@ -1,0 +1,128 @@
+// The blocks of a scatter, played through: few are on their way at a time, and a slow one holds up those
+// behind it.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "base/at.h"
+#include "forest/cost.h"
+#include "forest/flow_control.h"
+
+namespace talweg::forest {
+namespace {
+
+struct Use {
+  std::size_t resource = 0;  // a link or, behind them, a group
+  double part = 0;           // of the traffic
+};
+
+struct Block {
+  NodeId to = 0;
+  std::int64_t bytes = 0;
+  std::vector<Use> uses{};
+  double left = 0;                     // bytes that have not passed the links yet
+  double rate = 0;                     // bytes per second, with what is under way now
+  double processors = 0, latency = 0;  // seconds: its source hears so much later that it is there
+  double heard = 0;                    // when that is
+  bool passing() const { return left > 0; }
+};
+
+// What each gets of what they share: as much as others or, where it cannot use that, what it can (max-min).
+// `capacities`: bytes per second, by resource.
+void share(std::vector<Block*> blocks, const std::vector<double>& capacities) {
+  std::vector<double> free = capacities, wanted(capacities.size());
+  for (const Block* block : blocks)
+    for (const Use& use : block->uses) wanted[use.resource] += use.part;
+  while (!blocks.empty()) {
+    for (Block* block : blocks) {
+      block->rate = std::numeric_limits<double>::infinity();
+      for (const Use& use : block->uses)
+        block->rate = std::min(block->rate, free[use.resource] / wanted[use.resource]);
+    }
+    const auto least = std::ranges::min_element(blocks, {}, &Block::rate);
+    for (const Use& use : (*least)->uses) {
+      // What is left when the last has its share is nothing, but for rounding.
+      free[use.resource] =
+          std::max(free[use.resource] - use.part * (*least)->rate, 1e-9 * capacities[use.resource]);
+      wanted[use.resource] -= use.part;
+    }
+    blocks.erase(least);
+  }
+}
+
+}  // namespace
+
+CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
+  if (forest.request.op != Collective::scatter) return {};
+  const NodeId source = forest.request.root;
+  const std::size_t links = cluster_.links.size();
+  std::vector<double> capacities;
+  for (const cluster::Link& link : cluster_.links) capacities.push_back(link.capacity.bytes_per_second());
+  for (const cluster::CapacityGroup& group : cluster_.groups)
+    capacities.push_back(group.capacity.bytes_per_second());
+
+  std::vector<Block> blocks;
+  for (const Tree& tree : forest.trees) {
+    const std::int64_t bytes = tree.slice.count * forest.request.element_size;
+    if (tree.root != source || tree.down.size() != 1 || !may_be_held_up(bytes)) continue;
+    Block& block = blocks.emplace_back(Block{.to = tree.down.front().child, .bytes = bytes});
+    const Hop &there = hop(source, block.to), &back = hop(block.to, source);
+    const auto header = static_cast<double>(parameters_.header_bytes);
+    const auto payload = static_cast<double>(bytes) + header * static_cast<double>(chunk_count(tree));
+    block.left = there.memory ? payload : payload / parameters_.tcp_payload;
+    routes_.for_each_share(source, block.to, [&](int link, double part) {
+      block.uses.push_back({at(link), part});
+      for (const std::size_t g : groups_of_link_[at(link)]) block.uses.push_back({links + g, part});
+    });
+    const double frame =
+        header + static_cast<double>(std::min(tree.slice.count, tree.chunk) * forest.request.element_size);
+    block.processors =
+        2 * (transport(there).per_batch + frame * transport(there).per_byte) + 2 * transport(back).per_batch;
+    block.latency = there.latency + back.latency;
+  }
+  const int ranks = forest.request.ranks;
+  std::ranges::stable_sort(blocks, {},
+                           [&](const Block& block) { return (block.to - source - 1 + ranks) % ranks; });
+
+  Spent spent;
+  double now = 0;
+  std::int64_t held = 0;
+  std::vector<Block*> under_way;
+  for (auto next = blocks.begin(); next != blocks.end() || !under_way.empty();) {
+    while (next != blocks.end() &&
+           (std::ssize(under_way) < kLeastAhead || held + next->bytes <= kAheadBytes)) {
+      held += next->bytes;
+      under_way.push_back(&*next++);
+    }
+    std::vector<Block*> passing;
+    std::ranges::copy_if(under_way, std::back_inserter(passing), &Block::passing);
+    share(passing, capacities);
+    const auto seconds_left = [&](const Block* block) {
+      return block->passing() ? block->left / block->rate : block->heard - now;
+    };
+    Block* const first = *std::ranges::min_element(under_way, {}, seconds_left);
+    const double seconds = std::max(0.0, seconds_left(first));
+    now += seconds;
+    for (Block* block : passing) block->left -= seconds * block->rate;
+    if (!passing.empty()) {
+      spent.links += seconds;
+    } else {
+      const double fixed = first->processors + first->latency;
+      spent.processors += fixed > 0 ? seconds * first->processors / fixed : 0;
+      spent.latency += fixed > 0 ? seconds * first->latency / fixed : 0;
+    }
+    if (std::ranges::find(passing, first) != passing.end()) {
+      first->left = 0;
+      first->heard = now + first->processors + first->latency;
+    } else {
+      held -= first->bytes;
+      std::erase(under_way, first);
+    }
+  }
+  return spent;
+}
+
+}  // namespace talweg::forest

@@ -1,0 +1,105 @@
+// What a call takes besides its data: ranks that wait for each other's announcement, blocks that wait for
+// blocks before them.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "base/collectives.h"
+#include "forest/agreement.h"
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "forest/requests.h"
+
+namespace talweg::forest {
+namespace {
+
+constexpr double kStarRate = 1e9 / 8;  // bytes per second of gigabit_star()
+
+double seconds_of(const char* planner, Collective op, const cluster::Cluster& cluster, std::int64_t bytes,
+                  const CostParameters& parameters = {}) {
+  const Request request = make_request(op, cluster.workers(), bytes, false, 0, 1);
+  return predict_seconds(find_planner(planner).plan(request, cluster), cluster, parameters);
+}
+
+TEST(CostOfCalls, WhereDataDoNotTellAllThatAllHaveBegunTheyWaitForTheLastOne) {
+  constexpr CostParameters kPlain{.tcp_payload = 1, .tcp_acknowledgements = 0};
+  constexpr std::int64_t kBytes = 1000;
+  const double batch = kPlain.tcp.per_batch, header = static_cast<double>(kPlain.header_bytes);
+  const double frame = kBytes + header;
+  // From the root straight to its only peer. The switch has all of the packet before it passes it on.
+  const auto two = gigabit_star(2);
+  const double straight = 2 * batch + 60e-6 + 2 * frame * kPlain.tcp.per_byte + 2 * frame / kStarRate;
+  const double agreed = 2 * batch + 60e-6 + header / kStarRate;
+  EXPECT_NEAR(seconds_of("direct", Collective::send_recv, two, kBytes, kPlain), straight, 1e-9);
+  EXPECT_NEAR(seconds_of("direct", Collective::broadcast, two, kBytes, kPlain), straight + agreed, 1e-9);
+  EXPECT_NEAR(seconds_of("direct", Collective::scatter, two, kBytes, kPlain), straight + agreed, 1e-9);
+  // The last of nine tells eight others.
+  const auto nine = gigabit_star(9);
+  const double of_nine = 9 * batch + 60e-6 + 8 * (header + 66) / kStarRate;
+  EXPECT_GT(seconds_of("direct", Collective::gather, nine, 0), of_nine + 60e-6);
+  EXPECT_LT(seconds_of("direct", Collective::gather, nine, 0), of_nine + 60e-6 + 10 * batch);
+}
+
+TEST(CostOfCalls, WhereDataTellThatAllHaveBegunNobodyWaits) {
+  for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter, Collective::barrier})
+    EXPECT_TRUE(data_carry_agreement(make_request(op, 4, op == Collective::barrier ? 0 : 8))) << name(op);
+  for (const Collective op : {Collective::reduce, Collective::broadcast, Collective::all_gather,
+                              Collective::all_to_all, Collective::gather, Collective::scatter})
+    EXPECT_FALSE(data_carry_agreement(make_request(op, 4, 8))) << name(op);
+  const auto four = gigabit_star(4);
+  EXPECT_LT(seconds_of("one_hop", Collective::all_reduce, four, 4),
+            60e-6 + 10 * CostParameters{}.tcp.per_batch);
+}
+
+TEST(CostOfCalls, RanksThatShareMemoryAnnounceThemselvesThere) {
+  const auto memory = cluster::uniform_mesh(4, {1e12}, {500});
+  const CostParameters parameters;
+  const double agreed = 4 * parameters.memory.per_batch + 500e-9;
+  Breakdown breakdown = CostModel(memory).breakdown(
+      find_planner("direct").plan(make_request(Collective::broadcast, 4, 0, false, 0, 1), memory));
+  EXPECT_NEAR(breakdown.latency, 1000e-9, 1e-12);
+  EXPECT_GT(breakdown.seconds(), agreed + 500e-9 + 2 * parameters.memory.per_batch);
+  EXPECT_LT(breakdown.seconds(), agreed + 500e-9 + 6 * parameters.memory.per_batch);
+}
+
+// A source of 1 Gbit/s; to ranks 1 and `second` lead only 100 Mbit/s.
+double scattered(int second, std::int64_t bytes, int ranks = 7) {
+  auto cluster = gigabit_star(ranks);
+  for (cluster::Link& link : cluster.links)
+    if (link.to == 1 || link.to == second) link.capacity = {1e8};
+  CostParameters links_alone{.tcp_payload = 1, .tcp_acknowledgements = 0};
+  links_alone.tcp.per_batch = links_alone.tcp.per_byte = 0;
+  return seconds_of("direct", Collective::scatter, cluster, bytes, links_alone);
+}
+
+TEST(CostOfCalls, TwoSlowBlocksOfAScatterHoldUpThoseBehindThem) {
+  constexpr std::int64_t kBlock = 1 << 20;  // two of them are under way at a time
+  const double quick = kBlock / kStarRate, slow = 10 * quick;
+  // Both slow ones go first, then four quick ones at the source's rate.
+  EXPECT_NEAR(scattered(2, kBlock), slow + 4 * quick, 0.01 * slow);
+  // One slow one and, beside it, one quick one after the other with what it leaves.
+  EXPECT_NEAR(scattered(1, kBlock), slow, 0.01 * slow);
+  EXPECT_NEAR(scattered(6, kBlock), slow + 4 * quick / 0.9, 0.02 * slow) << "the other slow one is last";
+}
+
+TEST(CostOfCalls, SmallBlocksOfAScatterWaitForNothing) {
+  constexpr std::int64_t kSmall = 8 << 10;
+  const double quick = kSmall / kStarRate;
+  EXPECT_LT(scattered(2, kSmall), 11 * quick + 4 * 30e-6 + 20e-6);
+  EXPECT_GT(scattered(2, kSmall), 10 * quick);
+}
+
+TEST(CostOfCalls, OfAScatterItIsSaidThatLinksLimitIt) {
+  auto cluster = gigabit_star(5);
+  for (cluster::Link& link : cluster.links)
+    if (link.to == 1 || link.to == 2) link.capacity = {1e8};
+  const Forest forest =
+      find_planner("direct").plan(make_request(Collective::scatter, 5, 1 << 20, false, 0, 1), cluster);
+  const Breakdown found = CostModel(cluster).breakdown(forest);
+  EXPECT_EQ(found.limit, Breakdown::Limit::links);
+  EXPECT_EQ(found.reason, "links limit: few blocks are on their way at a time, and slow ones hold up others");
+  EXPECT_NEAR(found.seconds() / CostModel(cluster).seconds(forest), 1, 1e-12);
+}
+
+}  // namespace
+}  // namespace talweg::forest
