@@ -18,6 +18,7 @@ WORKERS = (3, 8, 16, 32)
 OP = "all_reduce"
 SIZES = (64 << 10, 1 << 20, 16 << 20, 64 << 20)
 LONG = 16 << 20  # one call of so much and more: a first one is as long as others, but for little
+REST = "1ms"  # then all ranks begin the timed calls together: who had ended the warm-up early would begin before others
 SWITCHES = 6  # of a tree, at most
 LEAVES = 8
 MBIT = (5, 200)  # of links, evenly; of every other network
@@ -103,7 +104,7 @@ def records_of(kind, seed, workers, sizes, settings, operation=OP):
         for line in plan["sizes"]:
             size, planner = line["size_bytes"], line["taken"]
             predicted_us = next(c["predicted_us"] for c in line["candidates"] if c["algorithm"] == planner)
-            calls = ["--warmup", 0, "--iters", 1] if size >= LONG else ["--warmup", 1, "--iters", 2]
+            calls = ["--warmup", 0, "--iters", 1] if size >= LONG else ["--warmup", 1, "--iters", 2, "--rest", REST]
             words = ["simulate", cluster, "--op", operation, "--bytes", size, "--algo", planner, *HOSTS, *calls]
             simulated_us = predict.talweg(settings, *words)["results"][0]["out_of_place"]["time_us"]
             yield {"scenario": "drawn", "kind": kind, "seed": seed, "ranks": workers, "bytes": size, "taken": planner,
