@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,7 +11,6 @@
 #include <utility>
 
 #include "base/at.h"
-#include "forest/agreement.h"
 #include "forest/flow_control.h"
 #include "forest/shared_sums.h"
 #include "forest/trees.h"
@@ -25,89 +23,6 @@ namespace {
 constexpr double kPacketPayload = 1448;  // of a full packet
 
 }  // namespace
-
-CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters) {
-  const cluster::Processor& known = cluster.processor;
-  CostParameters result = parameters;
-  if (known.message.value > 0) result.tcp.per_batch = static_cast<double>(known.message.value) * 1e-9;
-  if (known.copy.bits_per_second > 0) result.tcp.per_byte = 1 / known.copy.bytes_per_second();
-  if (known.sum.bits_per_second > 0) result.reduce_per_byte = 1 / known.sum.bytes_per_second();
-  return result;
-}
-
-CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& parameters)
-    : cluster_(cluster),
-      parameters_(parameters_for(cluster, parameters)),
-      routes_(cluster_),
-      groups_of_link_(cluster_.links.size()) {
-  for (std::size_t g = 0; g < cluster_.groups.size(); ++g) {
-    for (const int link : cluster_.groups[g].links) groups_of_link_[at(link)].push_back(g);
-  }
-  measure_hops();
-  measure_nodes();
-  measure_agreement();
-}
-
-void CostModel::measure_hops() {
-  const auto nodes = static_cast<NodeId>(cluster_.nodes.size());
-  const int workers = cluster_.workers();
-  hops_.resize(at(nodes) * at(nodes));
-  for (NodeId from = 0; from < nodes; ++from) {
-    for (NodeId to = 0; to < nodes; ++to) {
-      const bool memory = from < workers && to < workers && routes_.path(from, to).size() == 1 &&
-                          routes_.latency(from, to) < parameters_.memory_latency;
-      Hop& hop = hops_[at(from) * at(nodes) + at(to)];
-      hop.memory = memory;
-      hop.latency = static_cast<double>(routes_.latency(from, to).value) * 1e-9;
-      hop.burst = std::numeric_limits<double>::infinity();
-      routes_.for_each_share(from, to, [&](int link, double) {
-        hop.burst = std::min(hop.burst, static_cast<double>(cluster_.links[at(link)].burst.value));
-      });
-      const double payload = memory ? 1 : parameters_.tcp_payload;
-      const auto per_byte = [&](const Bandwidth& rate) { return 1 / (rate.bytes_per_second() * payload); };
-      hop.per_byte = per_byte(routes_.rate(from, to));
-      const auto path = routes_.path(from, to);
-      if (path.empty()) continue;
-      double all = 0, narrowest = 0;
-      for (const int link : path) {
-        const double one = per_byte(cluster_.links[at(link)].capacity);
-        all += one;
-        narrowest = std::max(narrowest, one);
-      }
-      hop.forward = all - narrowest;
-      hop.first = path.front();
-      hop.last = path.back();
-    }
-  }
-}
-
-void CostModel::measure_nodes() {
-  const int workers = cluster_.workers();
-  // Links of one group count for no more than the group; a link in several counts for the first.
-  const auto sum = [&](int node, bool outgoing) {
-    double total = 0;
-    std::vector<double> in_group(cluster_.groups.size());
-    for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
-      const auto& link = cluster_.links[i];
-      if ((outgoing ? link.from : link.to) != node) continue;
-      (groups_of_link_[i].empty() ? total : in_group[groups_of_link_[i].front()]) +=
-          link.capacity.bytes_per_second();
-    }
-    for (std::size_t g = 0; g < in_group.size(); ++g) {
-      total += std::min(in_group[g], cluster_.groups[g].capacity.bytes_per_second());
-    }
-    return total;
-  };
-  for (int node = 0; at(node) < cluster_.nodes.size(); ++node)
-    capacities_.push_back(workers == 1 ? 1 : std::min(sum(node, true), sum(node, false)));
-  best_connected_.resize(at(workers));
-  std::iota(best_connected_.begin(), best_connected_.end(), 0);
-  servers_ = best_connected_;
-  for (const NodeId node : aggregators(cluster_))
-    if (can_multicast(cluster_.nodes[at(node)])) servers_.push_back(node);
-  for (auto* const nodes : {&best_connected_, &servers_})
-    std::ranges::stable_sort(*nodes, [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
-}
 
 template <class Time>
 struct CostModel::Resource {
@@ -143,6 +58,7 @@ class CostModel::Pricing {
         batches_(model.cluster_.nodes.size()),
         frame_bytes_(model.cluster_.nodes.size()),
         heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
+        apart_(heard_.size()),
         senders_(model.cluster_.links.size()),
         meeting_(model.cluster_.links.size()),
         ready_(model.cluster_.nodes.size()),
@@ -155,6 +71,7 @@ class CostModel::Pricing {
     bytes_ = static_cast<double>(tree.slice.count * element_size);
     frame_ = static_cast<double>(std::min(tree.slice.count, tree.chunk) * element_size +
                                  model_.parameters_.header_bytes);
+    sums_ = !tree.up.empty();
     const auto nodes = static_cast<int>(ready_.size());
     const auto up = outward(tree.up, tree.root, nodes);
     const auto down = outward(tree.down, tree.root, nodes);
@@ -368,10 +285,9 @@ class CostModel::Pricing {
   void charge_grants(const Edge& edge) {
     const Hop& back = model_.hop(edge.parent, edge.child);
     if (back.memory) return;
-    const double grants = std::max(0.0, 2 * (chunks_ - window()) / window());
     for (const NodeId node : {edge.parent, edge.child}) {
-      processors_[at(node)].work += grants * model_.transport(back).per_batch;
-      batches_[at(node)] += grants;
+      processors_[at(node)].work += grants() * model_.transport(back).per_batch;
+      batches_[at(node)] += grants();
     }
   }
 
@@ -403,7 +319,7 @@ class CostModel::Pricing {
           groups_[g].work += part * answers / model_.cluster_.groups[g].capacity.bytes_per_second();
       });
     }
-    const double batches = batches_of(from, to, hop, sent);
+    const double batches = batches_of(from, to, hop, sent) + batches_apart(from, to, hop);
     work(from, batches, bytes, costs.of(batches, bytes, 0), sent,
          after + spent(frame.link, frame.receive, frame.latency));
     work(to, batches, bytes, costs.of(batches, bytes, up ? bytes : 0),
@@ -422,6 +338,19 @@ class CostModel::Pricing {
     return begins ? batches : batches - 1;
   }
 
+  // What grants take apart: a sum's first chunk goes alone, then the rest of a window, then half of one at a
+  // time, and results follow. Trees between the same two nodes share these batches.
+  double batches_apart(NodeId from, NodeId to, const Hop& hop) {
+    const auto most = static_cast<double>(model_.transport(hop).most_batch_bytes);
+    if (!sums_ || most <= 0 || chunks_ <= 1) return 0;
+    const double granted = std::min(chunks_, 2 + grants());
+    double& apart = apart_[at(from) * ready_.size() + at(to)];
+    const double more = std::max(0.0, granted - std::max(1.0, std::ceil(bytes_ / most)) - apart);
+    apart += more;
+    return more;
+  }
+  double grants() const { return std::max(0.0, 2 * (chunks_ - window()) / window()); }
+
   // Switches move data without a processor, but for those that sum: a process on them does.
   void work(NodeId node, double batches, double bytes, double seconds, const Time& before,
             const Time& after) {
@@ -436,6 +365,7 @@ class CostModel::Pricing {
   std::vector<Resource<Time>> links_, groups_, processors_;
   std::vector<double> batches_, frame_bytes_;                 // that a node sends and receives
   std::vector<bool> heard_;                                   // receiver by sender, over TCP
+  std::vector<double> apart_;                                 // batches_apart() by sender and receiver
   std::vector<int> senders_;                                  // how many a link's end hears over it
   std::vector<double> meeting_;                               // seconds that siblings' chunks take on a link
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
@@ -444,10 +374,11 @@ class CostModel::Pricing {
   int most_hops_ = 0;  // of a path of one tree, to its root and down again
   // Of the tree at hand.
   double chunks_ = 0, bytes_ = 0, frame_ = 0;  // frame_: of a chunk and its header
-  std::vector<Time> ready_;                    // when a node can pass on the first chunk
-  std::vector<Time> remaining_;                // from a node down to its farthest receiver
-  std::vector<int> depth_;                     // edges from a node to the root
-  std::vector<Time> up_remaining_;             // from a node up, and down to the farthest receiver
+  bool sums_ = false;
+  std::vector<Time> ready_;         // when a node can pass on the first chunk
+  std::vector<Time> remaining_;     // from a node down to its farthest receiver
+  std::vector<int> depth_;          // edges from a node to the root
+  std::vector<Time> up_remaining_;  // from a node up, and down to the farthest receiver
 };
 
 template <class Time>
@@ -488,45 +419,6 @@ Breakdown CostModel::breakdown(const Forest& forest) const {
   result.without = least;
   result.reason = words(result, limiter);
   return result;
-}
-
-// Calls follow each other, and ranks end them one after the other: whoever is last begins the next one when
-// the others have long heard from each other, and tells them all, one by one.
-void CostModel::measure_agreement() {
-  const int workers = cluster_.workers();
-  const double packet =
-      static_cast<double>(parameters_.header_bytes) + kPacketPayload * (1 / parameters_.tcp_payload - 1);
-  for (NodeId from = 0; from < workers; ++from) {
-    Spent last;
-    std::vector<double> bytes(cluster_.links.size());
-    for (NodeId to = 0; to < workers; ++to) {
-      if (from == to) continue;
-      const Hop& used = hop(from, to);
-      last.latency = std::max(last.latency, used.latency);
-      last.processors += transport(used).per_batch;
-      if (used.memory) continue;
-      routes_.for_each_share(from, to, [&](int link, double part) {
-        double& sent = bytes[at(link)] += part * packet;
-        const cluster::Link& way = cluster_.links[at(link)];
-        if (sent > static_cast<double>(way.burst.value))
-          last.links = std::max(last.links, sent / way.capacity.bytes_per_second());
-      });
-    }
-    if (workers > 1) last.processors += transport(hop(from, (from + 1) % workers)).per_batch;
-    if (const int cores = cluster_.shared_cores; cores > 0)
-      last.processors =
-          std::max(last.processors, 2 * (workers - 1) * parameters_.tcp.per_batch / cores) + turn();
-    agreement_ = std::max(agreement_, last);
-  }
-}
-
-CostModel::Spent CostModel::agreement(const Request& request) const {
-  return request.op == Collective::send_recv || data_carry_agreement(request) ? Spent{} : agreement_;
-}
-
-double CostModel::turn() const {
-  const int cores = cluster_.shared_cores, workers = cluster_.workers();
-  return cores > 0 && workers > cores ? parameters_.turn * workers / cores : 0;
 }
 
 std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const {

@@ -31,8 +31,9 @@
 // Batches are counted as few as they can be. Whoever has more frames than it has time for sends, or reads,
 // several at once. So first chunks that are ready for one peer together share a batch, and a tree that
 // follows its first chunk adds batches only for what does not fit into that one (kMostBatchBytes). Many small
-// chunks therefore cost a processor no more than few large ones, but for their headers. In shared memory each
-// frame is a batch.
+// chunks therefore cost a processor no more than few large ones, but for their headers. But sums go up as
+// grants let them, and results follow: the first chunk alone, the rest of a window, then half of one at a
+// time; trees between the same two nodes share these batches. In shared memory each frame is a batch.
 //
 // A slice that fits into the bursts of a route meets no rate there; of what a link carries in all,
 // burst_share of its burst passes at once: calls that follow each other find the bucket nearly empty. Where

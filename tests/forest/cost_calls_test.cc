@@ -101,5 +101,20 @@ TEST(CostOfCalls, OfAScatterItIsSaidThatLinksLimitIt) {
   EXPECT_NEAR(found.seconds() / CostModel(cluster).seconds(forest), 1, 1e-12);
 }
 
+TEST(CostOfCalls, SumsGoUpInTheBatchesThatGrantsLetThemHave) {
+  const auto four = cluster::uniform_star(4, {1e12}, {1000});
+  Forest forest = find_planner("star").plan(make_request(Collective::reduce, 4, 1 << 20, false, 0, 1), four);
+  ASSERT_EQ(forest.trees.size(), 1U);
+  forest.trees[0].chunk = 16 << 10;  // 64 chunks, of which eight may be ahead
+  CostParameters slow;
+  slow.tcp.per_batch = 50e-6;
+  slow.tcp.per_byte = slow.reduce_per_byte = 0;
+  constexpr double kBatches = 2 + 56 / 4.0, kGrants = 56 / 4.0;
+  constexpr double kAnnouncements = 4;
+  const double seconds = predict_seconds(forest, four, slow);
+  EXPECT_GT(seconds, (kAnnouncements + 3 * (kBatches + kGrants)) * 50e-6);
+  EXPECT_LT(seconds, (kAnnouncements + 3 * (kBatches + kGrants) + 4) * 50e-6);
+}
+
 }  // namespace
 }  // namespace talweg::forest
