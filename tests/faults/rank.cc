@@ -10,7 +10,8 @@
 //   loop=COUNT,MS[,FILE]  all-reduces of that size, checked, until MS have passed, FILE is there or one fails
 //   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
 //                      calls it changed, and how many bytes this rank sent in each
-//   bounded=COUNT      an all-reduce, checked, by sums of which a part may be lost, made for it
+//   bounded=COUNT[,MS]  an all-reduce, checked, by sums of which a part may be lost, made for it; more of them until MS
+//                      have passed or one fails, checked where they are exact
 //   sums=SEED,FILE     all-reduces of sizes, types and zeros drawn from SEED, checked, until FILE is there and the switch
 //                      that is named has summed again since, or has not within TIMEOUT_MS; says how many it has made
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
@@ -33,6 +34,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -97,7 +99,7 @@ class Actor {
     if (name == "loop")
       return loop(std::stoul(v[0]), milliseconds(std::stol(v.at(1))), v.size() > 2 ? v[2] : "");
     if (name == "follow") return follow(std::stoul(v[0]), std::stol(v[1]), milliseconds(std::stol(v[2])));
-    if (name == "bounded") return bounded(std::stoul(v[0]));
+    if (name == "bounded") return bounded(std::stoul(v[0]), milliseconds(v.size() > 1 ? std::stol(v[1]) : 0));
     if (name == "sums") return sums(std::stoull(v[0]), v.at(1));
     if (name == "start") return start(std::stoul(v[0]));
     if (name == "finish") return finish();
@@ -382,15 +384,28 @@ class Actor {
                     sums_of_switch() - then, quoted(text.substr(at, text.find('\n', at) - at))));
   }
 
-  // The first calls of such sums lose nothing.
-  void bounded(std::size_t count) {
+  // The first calls of such sums lose nothing. Whether to go on is asked once in a while:
+  // what happens meanwhile happens to a sum.
+  static constexpr int kAskedEach = 16;
+  void bounded(std::size_t count, milliseconds time) {
     std::vector<float> data(count);
-    const auto sums = BoundedSums::make(*group_);
+    bounded_ = BoundedSums::make(*group_);  // until this rank leaves
     say("made");
-    fill(data);
-    const LossReport report = sums->all_reduce({.in = data.data(), .out = data.data(), .count = count});
-    check(data, calls_);
-    say("summed", fmt::format(", \"exact\": {}", report.exact));
+    const auto until = Clock::now() + time;
+    bool exact = true;
+    float more = 1;
+    for (int call = 0; more > 0; ++call) {
+      fill(data);
+      const LossReport report = bounded_->all_reduce({.in = data.data(), .out = data.data(), .count = count});
+      exact = exact && report.exact;
+      if (exact) check(data, calls_);
+      if (time == milliseconds(0)) break;
+      if (call == 0) say("summing");
+      if (call % kAskedEach != kAskedEach - 1) continue;
+      more = Clock::now() < until ? 1.0F : 0.0F;
+      group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
+    }
+    say("summed", fmt::format(", \"exact\": {}", exact));
   }
 
   static void die() {
@@ -417,6 +432,7 @@ class Actor {
 
   void leave() {
     work_.reset();
+    bounded_.reset();
     const auto before = Clock::now();
     group_.reset();
     const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - before).count();
@@ -464,6 +480,7 @@ class Actor {
   std::vector<float> started_;
   std::uint64_t started_as_ = 0;
   WorkPtr work_;
+  std::shared_ptr<BoundedSums> bounded_;
 };
 
 }  // namespace

@@ -203,6 +203,39 @@ class Datagrams(lab.Case):
         with lab.Lab(3) as place:
             self.assertEqual(self.sum_boundedly(place, 3), [[], [], []])
 
+    def test_who_is_killed_in_bounded_sums_is_named_by_all_others(self):
+        with lab.Lab(3) as place:
+            started = place.start_all(3, ["join", f"bounded=300000,{FOREVER_MS}", "leave"])
+            for rank in started:
+                for event in ("joined", "made", "summing"):
+                    rank.expect(event)
+            time.sleep(0.3)
+            killed = started[1].kill()
+            for rank in (started[0], started[2]):
+                event = rank.expect("error")
+                self.assertEqual(event["code"], "peer_failed", event)
+                self.assertIn("rank 1 (", event["text"])
+                self.assert_soon(event, killed)
+                rank.expect("left")
+
+    def test_an_abort_ends_bounded_sums_and_the_same_processes_make_others(self):
+        again = ["join", "bounded=50000", "leave"]
+        with lab.Lab(3) as place:
+            started = place.start_all(3, lambda r: ["join", *(["bounded=50000", "abort=enough"] if r == 0 else [f"bounded=50000,{FOREVER_MS}"]),
+                                                    "leave", *again])
+            for rank in started:
+                for event in ("joined", "made", *(["summed"] if rank.rank == 0 else [])):
+                    rank.expect(event)
+                if rank.rank > 0:
+                    event = rank.next()
+                    if event["event"] == "summing":
+                        event = rank.next()
+                    self.assertEqual(event.get("code"), "aborted", event)
+                    for word in ("bounded all_reduce #", f"on rank {rank.rank} (", "rank 0 (", "aborted the group: enough"):
+                        self.assertIn(word, event["text"])
+                for event in ("left", "joined", "made", "summed", "left"):
+                    rank.expect(event)
+
     def over_two_interfaces(self, ranks, steps, events, before=lambda place: None, meanwhile=lambda place, started: None):
         """What ranks on hosts with two interfaces warn of, and the bytes that each host sent by either."""
         with lab.Lab(ranks) as place:
