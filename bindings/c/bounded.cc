@@ -73,7 +73,8 @@ void take_or_tell(const Take& take, const Tell& tell) {
 
 talweg_loss_report report_of(const LossReport& report) {
   return {report.sent_bytes,    report.lost_bytes,    report.lost_important_bytes,
-          report.packets_again, report.exact ? 1 : 0, report.seconds};
+          report.packets_again, report.exact ? 1 : 0, report.by_switch ? 1 : 0,
+          report.seconds};
 }
 
 using Half = LossReport (BoundedSums::*)(const BoundedCall& call);
@@ -99,7 +100,9 @@ talweg_status sum_up(Half half, talweg_bounded* handle, BoundedCall call, talweg
     const LossReport done = (sums.*half)(call);
     if (report) *report = report_of(done);
     if (!options) return;
-    if (options->lost_of_layer) std::ranges::copy(done.lost_of_layer, options->lost_of_layer);
+    // Without layers all is one layer's here, and the caller has room for none.
+    if (options->lost_of_layer)
+      std::copy_n(done.lost_of_layer.begin(), call.layers.size(), options->lost_of_layer);
     if (options->lost_of_sender) std::ranges::copy(done.lost_of_sender, options->lost_of_sender);
   });
 }

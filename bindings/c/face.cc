@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <new>
+#include <string>
 
 namespace talweg::c_face {
 
@@ -13,8 +15,12 @@ thread_local std::string message_of_thread;
 
 }  // namespace
 
-talweg_status failed(talweg_status status, const char* message) {
-  message_of_thread = message;
+talweg_status failed(talweg_status status, const char* message) noexcept {
+  try {
+    message_of_thread = message;
+  } catch (const std::bad_alloc&) {
+    message_of_thread = "out of memory";  // as short a text has room in the string itself
+  }
   return status;
 }
 

@@ -16,8 +16,8 @@ struct talweg_group {
 
 namespace talweg::c_face {
 
-// Of this thread, until the next one.
-talweg_status failed(talweg_status status, const char* message);
+// Of this thread, until the next one; where there is no memory for it, that is the message.
+talweg_status failed(talweg_status status, const char* message) noexcept;
 const char* last_message();
 
 // Each code's number is the status' without TALWEG_OK in front.

@@ -270,7 +270,8 @@ typedef struct talweg_bounded_call_options {
   double depth;         /* where in the model it is: 0, next to its input, .. 1, next to its output */
   const size_t* layers; /* elements of each layer, `count` together; read during the call only. NULL: none */
   size_t layer_count;
-  uint64_t* lost_of_layer; /* bytes of lost_bytes, by layer: room for layer_count; NULL: not asked for */
+  uint64_t* lost_of_layer; /* bytes of lost_bytes, by layer: room for layer_count, of which all is written;
+                              NULL: not asked for */
   /* Bytes of each rank's data that this rank has summed without: room for the group's size; NULL: not asked
    * for. Neither is written where the call fails. */
   uint64_t* lost_of_sender;
@@ -284,16 +285,19 @@ typedef struct talweg_loss_report {
   uint64_t packets_again;        /* that were sent again */
   int exact; /* 1: nothing may be lost: one of the first 20 calls of a size, p is 0, or datagrams do not pass
               */
+  int by_switch; /* 1: the group's switches have made the sum: sent_bytes are what they were sent */
   double seconds;
 } talweg_loss_report;
 
 /* Every rank of `group` calls it, in the same order as other collectives. `options` may be NULL: p is 0.01.
- * They share the group's connections, and may outlive it; talweg_abort ends them as well.
+ * They share the group's connections, and may outlive it; talweg_abort ends them as well. Of what this
+ * rank's options alone have wrong, a NULL list of servers too, the other ranks hear nothing: they wait for
+ * it until their timeout.
  * TALWEG_INVALID_ARGUMENT (options), TALWEG_MISMATCH (ranks have other options; on every rank), TALWEG_SYSTEM
  * (no socket), and what a collective returns. */
 talweg_status talweg_bounded_make(talweg_group* group, const talweg_bounded_options* options,
                                   talweg_bounded** sums);
-/* Gives the handle back. NULL is allowed. */
+/* Gives the handle back. NULL is allowed. No thread may be in a call of these sums, or begin one. */
 void talweg_bounded_free(talweg_bounded* sums);
 
 /* These block. Every rank calls the same, in the same order; of one thread at a time: while one is in a call,
