@@ -166,11 +166,13 @@ LossPolicy policy_of(const std::string& name) {
 
 std::string represent(const LossReport& r) {
   return fmt::format(
-      "LossReport(sent_bytes={}, lost_bytes={}, lost_important_bytes={}, exact={}, lost_of_layer=[{}], "
+      "LossReport(sent_bytes={}, lost_bytes={}, lost_important_bytes={}, exact={}, by_switch={}, "
+      "lost_of_layer=[{}], "
       "lost_of_sender=[{}], "
       "packets_again={}, seconds={:.6f})",
       r.sent_bytes, r.lost_bytes, r.lost_important_bytes, r.exact ? "True" : "False",
-      fmt::join(r.lost_of_layer, ", "), fmt::join(r.lost_of_sender, ", "), r.packets_again, r.seconds);
+      r.by_switch ? "True" : "False", fmt::join(r.lost_of_layer, ", "), fmt::join(r.lost_of_sender, ", "),
+      r.packets_again, r.seconds);
 }
 
 }  // namespace
@@ -182,6 +184,7 @@ void add_bounded(py::module_& m) {
   define_property(report, "LossReport.lost_important_bytes",
                   [](const LossReport& r) { return r.lost_important_bytes; });
   define_property(report, "LossReport.exact", [](const LossReport& r) { return r.exact; });
+  define_property(report, "LossReport.by_switch", [](const LossReport& r) { return r.by_switch; });
   define_property(report, "LossReport.lost_of_layer", [](const LossReport& r) { return r.lost_of_layer; });
   define_property(report, "LossReport.lost_of_sender", [](const LossReport& r) { return r.lost_of_sender; });
   define_property(report, "LossReport.packets_again", [](const LossReport& r) { return r.packets_again; });

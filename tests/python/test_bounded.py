@@ -132,7 +132,7 @@ def test_a_report_shows_what_it_has(group):
     values = np.ones(6, "f8")
     report = group.bounded_sums().all_reduce(values, layers=[2, 4])
     assert values.tolist() == [2] * 6
-    assert repr(report) == (f"LossReport(sent_bytes=24, lost_bytes=0, lost_important_bytes=0, exact=True, lost_of_layer=[0, 0], lost_of_sender=[0, 0], "
+    assert repr(report) == (f"LossReport(sent_bytes=24, lost_bytes=0, lost_important_bytes=0, exact=True, by_switch=False, lost_of_layer=[0, 0], lost_of_sender=[0, 0], "
                             f"packets_again={report.packets_again}, seconds={report.seconds:.6f})")
 
 

@@ -257,6 +257,10 @@ class LossReport:
     def exact(self) -> bool:
         """Whether nothing could be lost: one of the first calls of its size, or p is 0."""
     @property
+    def by_switch(self) -> bool:
+        """Whether the group's switches have made the sum: what is missing of a rank's is missing on all ranks then, and
+        sent_bytes are what they were sent."""
+    @property
     def lost_of_layer(self) -> list[int]:
         """Bytes of lost_bytes, by layer; one number without layers."""
     @property
@@ -332,7 +336,7 @@ def init(
     cluster: the file of the network, rank i = worker i (default: TALWEG_CLUSTER, or equal hosts)
     algorithm: such as "ring", "switch" or "all_reduce:ring;broadcast:chain" (default: TALWEG_ALGO, or by cost)
     switch: "address:port" of a `talweg switch` that all_reduces may go through, or several with commas, the same on all
-        ranks, or "none" (default: TALWEG_SWITCH, or those that the cluster file names); groups from split() go without
+        ranks, or "none" (default: TALWEG_SWITCH, or those that the cluster file names); groups from split() have the same
     switch_key_file: a file of mode 600 with its key (default: TALWEG_SWITCH_KEY_FILE, or none)
 
     Raises Error: "invalid_argument" (arguments, an interface that does not exist), "bad_file" (the cluster's), "timeout"
