@@ -6,9 +6,11 @@
 #include "backend.h"
 #include "bounded.h"
 #include "gradients.h"
+#include "group/switch_terms.h"
 #include "python/documented.h"
 #include "step_log.h"
 #include "types.h"
+#include "work.h"
 
 namespace py = pybind11;
 
@@ -50,6 +52,22 @@ py::dict statistics(const TalwegBackend& backend) {
   result["bounded_sent_bytes"] = s.bounded_sent_bytes;
   result["bounded_lost_bytes"] = s.bounded_lost_bytes;
   result["bounded_packets_again"] = s.bounded_packets_again;
+  return result;
+}
+
+const char* name_of(group::SwitchSparse sparse) {
+  constexpr const char* kNames[] = {"none", "blocks", "pairs", "chosen"};
+  return kNames[static_cast<std::size_t>(sparse)];
+}
+
+py::object switch_terms(const TalwegBackend& backend) {
+  const auto terms = group::switch_terms(*backend.group());
+  if (!terms) return py::none();
+  py::dict result;
+  result["always"] = terms->always;
+  result["sparse"] = name_of(terms->sparse);
+  result["float_bytes"] = terms->float_bytes;
+  result["block"] = terms->block;
   return result;
 }
 
@@ -136,6 +154,7 @@ void add_bounded(py::module_& m) {
         said["lost_bytes"] = report.lost_bytes;
         said["lost_important_bytes"] = report.lost_important_bytes;
         said["exact"] = report.exact;
+        said["by_switch"] = report.by_switch;
         said["lost_of_layer"] = report.lost_of_layer;
         said["packets_again"] = report.packets_again;
         return said;
@@ -172,6 +191,7 @@ PYBIND11_MODULE(_c10d, m) {
   define("Backend.describe", [](const TalwegBackend& b) { return b.group()->describe(); });
   define("Backend.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define("Backend.statistics", &statistics);
+  define("Backend.switch_terms", &switch_terms);
   define("Backend.flight_record", [](const TalwegBackend& b) { return b.group()->flight_record(); });
   define(
       "Backend.all_reduce_with_priority",
@@ -221,6 +241,13 @@ PYBIND11_MODULE(_c10d, m) {
       m, "_LayerCall", py::dynamic_attr(),
       py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_call = &call_layer; }));
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
+  m.def(
+      "way_of",
+      [](const c10::intrusive_ptr<c10d::Work>& work) {
+        const auto* const own = dynamic_cast<const TalwegWork*>(work.get());
+        return own == nullptr ? "" : own->way();
+      },
+      py::arg("work"), Documented("way_of").text);
   add_gradients(m);
   add_bounded(m);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "group/switch_terms.h"
 #include "types.h"
 
 namespace talweg::torch_face {
@@ -112,6 +113,10 @@ std::vector<at::Tensor> TalwegWork::result() {
 
 int TalwegWork::sourceRank() const {
   return parts_.empty() ? -1 : parts_.front()->source_rank();
+}
+
+const char* TalwegWork::way() const {
+  return parts_.size() == 1 ? group::way_of(*parts_.front()) : "";
 }
 
 void TalwegWork::abort() {

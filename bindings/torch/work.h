@@ -42,6 +42,8 @@ class TalwegWork : public c10d::Work {
   int sourceRank() const override;
   void abort() override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
+  // As group::way_of(); "" of a collective that is several of Talweg's. Once it is done.
+  const char* way() const;
 
  private:
   void part_is_done();

@@ -89,6 +89,10 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
     const auto guard = world_->lock();
     return switch_;
   }
+  std::size_t switch_block() const {  // SwitchStreams::block(); 0 where there are none
+    const auto guard = world_->lock();
+    return switch_ ? switch_->block() : 0;
+  }
   // Of bounded sums, in jobs of their own: counted, and let go of, as this group's are.
   void keep_bounded(std::shared_ptr<SwitchStreams> streams) {
     const auto guard = world_->lock();

@@ -345,6 +345,12 @@ std::uint64_t SwitchStreams::lives() const {
   return all;
 }
 
+std::size_t SwitchStreams::block() const {
+  for (const auto& stream : streams_)
+    if (const auto cost = stream->cost()) return cost->block;
+  return 0;
+}
+
 std::string SwitchStreams::describe() const {
   std::string text;
   for (std::size_t i = streams_.size(); i < wish_.at.size(); ++i)

@@ -76,6 +76,8 @@ class SwitchStreams final : public protocol::SumStream {
   std::optional<Estimate> estimate(std::size_t elements, wire::AggregationFormat format,
                                    bool least = false) const;
   std::uint64_t lives() const;
+  // Elements that travel together, or not, to the first one that is there; 0: there is none.
+  std::size_t block() const;
   bool always() const { return always_; }
   const SwitchWish& wish() const { return wish_; }
   const SwitchStream::Place& place() const { return place_; }

@@ -38,6 +38,9 @@ class WorkImpl : public Work {
   std::uint64_t sequence() const override { return sequence_; }
   int source_rank() const override { return done() && outcome_.ok ? outcome_.source : -1; }
 
+  // Once it has ended well.
+  protocol::SumWay way() const { return done() && outcome_.ok ? outcome_.way : protocol::SumWay::none; }
+
   bool done() const { return done_.load(std::memory_order_acquire); }
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
   Watched& watched() { return watched_; }

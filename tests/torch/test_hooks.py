@@ -1,7 +1,6 @@
 """Compressed gradients: each hook against a plain reference, what it keeps and saves, what it sends, and that models learn."""
 
 import math
-import re
 
 import compressed
 import numpy
@@ -10,15 +9,13 @@ import torch
 import torch._dynamo  # noqa: F401  (DDP does: once, not in every rank that is forked)
 import torch.distributed as dist
 import train_recommender
-from ranks import on_ranks, run
-from switched import served_switch
+from given import SIZES, Given, averaged, given_gradients, parallel
+from ranks import on_ranks
 from torch.nn.parallel import DistributedDataParallel
 from training import assert_equal_on_all_ranks, flat, loss, network, sgd, train
 
 import talweg.torch
 from talweg.torch import hooks
-
-SIZES = (1500, 1, 40, 17, 600)  # elements of the parameters: some shorter than a block, some of no whole block
 
 ALL = {
     "fp16": hooks.fp16,
@@ -31,34 +28,6 @@ ALL = {
     "threshold": lambda **o: hooks.threshold(0.02, **o),
     "block_top_k": lambda **o: hooks.block_top_k(0.1, 16, **o),
 }
-
-
-class Given(torch.nn.Module):
-    """A model whose gradients are what it is called with."""
-
-    def __init__(self, sizes=SIZES, dtype=torch.float32):
-        super().__init__()
-        self.parts = torch.nn.ParameterList(torch.zeros(size, dtype=dtype) for size in sizes)
-
-    def forward(self, gradients):
-        return sum((part * gradient).sum() for part, gradient in zip(self.parts, gradients))
-
-
-def given_gradients(step, rank, sizes=SIZES, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return [torch.randn(size, generator=generator).to(dtype) for size in sizes]
-
-
-def parallel(state, model=None, bucket_mb=0.002, group=None):
-    model = DistributedDataParallel(model or Given(), process_group=group, bucket_cap_mb=bucket_mb)
-    model.register_comm_hook(state, hooks.hook)
-    return model
-
-
-def averaged(model, gradients):
-    model.zero_grad()
-    model(gradients).backward()
-    return [part.grad.clone() for part in model.module.parts]
 
 
 @on_ranks(2, 3, 4)
@@ -101,119 +70,6 @@ def test_random_k_sends_what_was_drawn_and_keeps_the_rest():
             kept[i][:, sent] = 0
         drawn.append(got[0].numpy() != 0)
     assert not numpy.array_equal(drawn[0], drawn[1])
-
-
-BY_SWITCH = {
-    "top_k": lambda **o: hooks.top_k(0.05, **o),
-    "threshold": lambda **o: hooks.threshold(1.5, **o),
-    "block_top_k": lambda **o: hooks.block_top_k(0.1, 32, **o),
-}
-
-
-def sums_by_switch():
-    switch = re.search(r"^switch: .*?, (\d+) sum", talweg.torch.backend().describe(), re.MULTILINE)
-    return int(switch[1])
-
-
-def wait_for_the_switch():
-    there = torch.tensor([0.0])
-    while not there:
-        there[0] = sums_by_switch() > 0
-        dist.all_reduce(there, dist.ReduceOp.PRODUCT)
-        dist.all_reduce(torch.ones(100))
-
-
-def comes_to_the_same_by_the_switch(ranks):
-    wait_for_the_switch()
-    for name, make in BY_SWITCH.items():
-        state, other = make(by_switch=True), make()
-        model, plain = parallel(state), parallel(other)
-        for step in range(4):
-            gradients = given_gradients(step, dist.get_rank())
-            before = sums_by_switch() - state.statistics()["buckets"]
-            got = averaged(model, gradients)
-            # All buckets, and nothing else.
-            assert sums_by_switch() - state.statistics()["buckets"] == before, talweg.torch.backend().describe()
-            for part, expected in zip(got, averaged(plain, gradients)):
-                assert torch.equal(part != 0, expected != 0), name
-                # Two floats add up to the same in either order.
-                torch.testing.assert_close(part, expected, rtol=0 if ranks == 2 else 1e-6, atol=0 if ranks == 2 else 1e-7)
-            same = [part.clone() for part in got]
-            for part in same:
-                dist.broadcast(part, 0)
-            assert all(torch.equal(part, mine) for part, mine in zip(same, got)), name
-            assert_residuals_are_equal(state, other)
-        assert ranks == 2 or state.statistics()["sent_bytes"] < other.statistics()["sent_bytes"]
-        assert "by_switch=True" in repr(state) and "by_switch" not in repr(other)
-        loaded = make()
-        loaded.load_state_dict(state.state_dict())
-        assert_residuals_are_equal(loaded, other)
-        loaded = make(by_switch=True)
-        loaded.load_state_dict(other.state_dict())
-        assert_residuals_are_equal(loaded, other)
-
-
-def assert_residuals_are_equal(state, other):
-    mine, theirs = state.state_dict()["residuals"], other.state_dict()["residuals"]
-    assert mine.keys() == theirs.keys() and any(part.any() for part in mine.values())
-    for number, part in mine.items():
-        assert torch.equal(part, theirs[number])
-
-
-@pytest.mark.parametrize("sparse", ["pairs", "1", "auto"])
-def test_what_is_chosen_comes_to_the_same_by_the_switch(monkeypatch, sparse):
-    with served_switch(monkeypatch, sparse):
-        for ranks in (2, 3):
-            run(ranks, comes_to_the_same_by_the_switch, (ranks,))
-
-
-def is_forgotten_by_the_switch_too():
-    wait_for_the_switch()
-    for name, make in BY_SWITCH.items():
-        for bad in (math.nan, math.inf):
-            model = parallel(make(by_switch=True))
-            gradients = given_gradients(0, dist.get_rank())
-            if dist.get_rank() == 1:
-                gradients[3][5] = bad
-            parts = averaged(model, gradients)
-            assert not parts[3].isfinite().all(), f"{name}: {bad} was lost"
-            assert parts[0].isfinite().all(), name
-            for part in averaged(model, given_gradients(1, dist.get_rank())):
-                assert part.isfinite().all(), f"{name}: {bad} came again"
-
-
-def test_what_is_not_a_number_comes_by_the_switch_and_is_forgotten(monkeypatch):
-    with served_switch(monkeypatch, "pairs"):
-        run(2, is_forgotten_by_the_switch_too)
-
-
-def is_refused_by_switch(words):
-    for make in BY_SWITCH.values():
-        with pytest.raises(ValueError, match=words) as caught:
-            make(by_switch=True)
-        assert "\n" not in str(caught.value)
-
-
-def test_by_switch_wants_one_that_sums_sparse_vectors(monkeypatch):
-    run(2, is_refused_by_switch, ("by_switch needs a process group for which a switch sums: set TALWEG_SWITCH",))
-    with served_switch(monkeypatch):
-        run(2, is_refused_by_switch, ("by_switch: what is zero would travel to the switch: set TALWEG_SWITCH_SPARSE to pairs, 1 or auto",))
-    run(1, is_taken_alone)
-
-
-def is_taken_alone():
-    for make in BY_SWITCH.values():
-        model, plain = parallel(make(by_switch=True)), parallel(make())
-        for part, expected in zip(averaged(model, given_gradients(0, 0)), averaged(plain, given_gradients(0, 0))):
-            assert torch.equal(part, expected)
-
-
-@on_ranks(2)
-def test_by_switch_is_of_talweg_alone():
-    group = dist.new_group(backend="gloo")
-    for make in BY_SWITCH.values():
-        with pytest.raises(ValueError, match="by_switch: .*talweg"):
-            make(process_group=group, by_switch=True)
 
 
 @on_ranks(3)

@@ -23,6 +23,11 @@ class Backend(_Backend):
         (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the tensors) and
         shared_memory_bytes (mapped for this rank). Of sums that may lose a part, which are not in the former: bounded_calls,
         bounded_sent_bytes, bounded_lost_bytes (never arrived) and bounded_packets_again (packets sent again)."""
+    def switch_terms(self) -> dict[str, Any] | None:
+        """How all_reduces go by the group's switches; None: it has none that sum. For talweg.torch.hooks. The same on all ranks:
+        always (all that can be summed goes by them), sparse ("none", "blocks", "pairs", "chosen": what is zero does not travel in
+        that form, or in the quickest) and float_bytes (of a float32 as it travels); and block, the elements that travel together,
+        or not, which is 0 before they have been joined."""
     def flight_record(self) -> str:
         """The last calls of this rank as JSON, those in flight with the ranks that they wait for; `talweg doctor` reads the
         files of all ranks."""
@@ -46,10 +51,14 @@ class BoundedSums:
                    average: bool = False, depth: float = 0.0, priority: int = 0) -> dict[str, Any]:
         """In place: the sum or the average of all ranks' values, contiguous tensors on the CPU of halves, float32 or float64.
         Blocks; of one thread at a time. The residual, the layers and the priority are as in help(talweg.BoundedSums.all_reduce).
-        Returns sent_bytes, lost_bytes, lost_important_bytes, exact, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
+        Returns sent_bytes, lost_bytes, lost_important_bytes, exact, by_switch, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
     def explain(self, count: int, type: str = "f32") -> str:
         """How an all_reduce of `count` elements would go, as help(talweg.BoundedSums.explain) says. Raises ValueError for
         what no all_reduce takes."""
+
+def way_of(work: _Work) -> str:
+    """By which way an all_reduce was made that a switch could have summed: "pairs", "blocks" or "dense", the form in which a
+    switch has; "trees" or "fallback"; "" before it is done, and for what is no such call. For talweg.torch.hooks."""
 
 class StepLog:
     """What happens when in a model's training steps: see _watching.py, whose part in C++ it is."""

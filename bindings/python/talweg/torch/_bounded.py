@@ -68,7 +68,7 @@ class Bounded(Compression):
         self._last = 1  # the highest number of a parameter; DDP's first bucket has it
         self._log_every = log_every
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="bounded_loss")
-        self._counted |= {"exact": 0, "lost_bytes": 0, "lost_important_bytes": 0, "packets_again": 0}
+        self._counted |= {"exact": 0, "by_switch": 0, "lost_bytes": 0, "lost_important_bytes": 0, "packets_again": 0}
         self._of_layers: dict[int, tuple[int, int]] = {}  # bytes of its gradients, and those that were lost, by number
         self._logged: dict[int, tuple[int, int]] = {}
 
@@ -122,7 +122,7 @@ class Bounded(Compression):
         return sum(number for number, _ in key) / len(key) / self._last
 
     def _note(self, report: dict, key: Key, element_bytes: int) -> None:
-        for what in ("exact", "lost_bytes", "lost_important_bytes", "packets_again"):
+        for what in ("exact", "by_switch", "lost_bytes", "lost_important_bytes", "packets_again"):
             self._count(what, int(report[what]))
         self._count("sent_bytes", self._ring_bytes(sum(count for _, count in key) * element_bytes))
         with self._lock:

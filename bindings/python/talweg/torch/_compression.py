@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
@@ -109,8 +109,9 @@ class Compression:
 
     def statistics(self) -> dict[str, float]:
         """Since the state was made: buckets, gradient_bytes (of their buffers), dense_bytes (what a ring would have sent for
-        them, from this rank), sent_bytes (what this rank gave to others instead, without frames' headers; by_switch: what it
-        has chosen, with its places, once), and the ratio of the two."""
+        them, from this rank), sent_bytes (what this rank gave to others instead, without headers; by_switch: by the way that
+        each bucket took: of pairs 8 bytes each, of blocks all of those that are not zero, by trees what a ring sends), and the
+        ratio of the two. Datagrams to a switch have headers that are more than a few pairs."""
         with self._lock:
             counted: dict[str, float] = dict(self._counted)
         return counted | {"ratio": counted["dense_bytes"] / counted["sent_bytes"] if counted["sent_bytes"] else 1.0}
@@ -344,17 +345,25 @@ class ByRows(Compression):
         return super().__repr__()[:-1] + ", by_switch=True)" if self._by_switch else super().__repr__()
 
     def _check_switch(self) -> None:
+        """By what all ranks know alike: all of them take it, or none."""
         try:
-            described = talweg.torch.backend(self._group).describe()
+            terms = talweg.torch.backend(self._group).switch_terms()
         except ValueError as error:
             raise ValueError(f"{self._description}: by_switch: {error}") from None
-        found = re.search("^switch: (.*)$", described, re.MULTILINE)
-        switch = found[1] if found else "none"
-        if switch == "none" and self._size > 1:
-            raise ValueError(f"{self._description}: by_switch needs a process group for which a switch sums: set TALWEG_SWITCH")
-        if not re.search(", sparse|; chosen:", switch) and self._size > 1:
+        if self._size == 1:
+            return
+        if terms is None:
+            raise ValueError(f"{self._description}: by_switch needs a process group for which a switch sums: set TALWEG_SWITCH, and "
+                             "TALWEG_ALGO to switch")
+        if terms["sparse"] == "none":
             raise ValueError(f"{self._description}: by_switch: what is zero would travel to the switch: set TALWEG_SWITCH_SPARSE "
                              "to pairs, 1 or auto")
+        if not terms["always"] and terms["sparse"] != "chosen":
+            raise ValueError(f"{self._description}: by_switch: buckets would go whole, by trees, where the switch is not quicker for "
+                             "whole ones: set TALWEG_ALGO to switch, or TALWEG_SWITCH_SPARSE to auto")
+        if self._width == 1 and terms["sparse"] == "blocks":
+            warnings.warn(f"{self._description}: by_switch: with TALWEG_SWITCH_SPARSE=1 all of a block travels of which one element is "
+                          "chosen: with pairs or auto less does", stacklevel=5)
 
     def _rows_of(self, key: Key) -> _c10d.Rows:
         if key not in self._rows:
@@ -367,9 +376,31 @@ class ByRows(Compression):
 
     def _reduce_sparse(self, rows: _c10d.Rows, payload: torch.Tensor, values: torch.Tensor, buffer: torch.Tensor) -> _Future:
         """Everybody's rows, by the switch: none of the zeros between them travels."""
-        self._count("sent_bytes", payload.nbytes)
-        work = dist.all_reduce(_added(rows, [payload], values), group=self._group, async_op=True)
-        return self._then(work.get_future(), lambda: self._result(buffer, values))
+        sent = self._bytes_by_way(_added(rows, [payload], values))
+        work = dist.all_reduce(values, group=self._group, async_op=True)
+
+        def finish() -> torch.Tensor:
+            self._count("sent_bytes", sent.get(_c10d.way_of(work), self._ring_bytes(values.nbytes)))
+            return self._result(buffer, values)
+
+        return self._then(work.get_future(), finish)
+
+    def _bytes_by_way(self, values: torch.Tensor) -> dict[str, int]:
+        """What of these a switch is sent, in each form that they may take; in any other way they go whole."""
+        terms = talweg.torch.backend(self._group).switch_terms()
+        if terms is None:
+            return {}
+        forms, block, element = ("pairs", "blocks"), terms["block"], terms["float_bytes"]
+        if terms["sparse"] in forms:
+            forms = (terms["sparse"],)
+        sent = {"dense": int(values.numel() * element)}
+        if "pairs" in forms:
+            sent["pairs"] = 8 * int(values.count_nonzero())
+        if "blocks" in forms and block and values.numel():
+            short = -values.numel() % block  # of the last one
+            travels = torch.nn.functional.pad(values, (0, short)).view(-1, block).any(1)
+            sent["blocks"] = int((int(travels.sum()) * block - short * int(travels[-1])) * element)
+        return sent
 
     def _sum(self, rows: _c10d.Rows, payloads: list[torch.Tensor], values: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
         return self._result(buffer, _added(rows, payloads, values))

@@ -78,9 +78,11 @@ def int4(block: int = 64, stochastic: bool = False, seed: int = 0, process_group
 def top_k(ratio: float, process_group: dist.ProcessGroup | None = None, by_switch: bool = False) -> Compression:
     """Of every parameter the elements of largest magnitude travel, 8 bytes each: `ratio` of them, at least one.
 
-    by_switch: to the switch that sums for the process group (TALWEG_SWITCH, and TALWEG_SWITCH_SPARSE, which is pairs, 1 or
-        auto), and not to every other rank. Sums are those of False but for the order in which floats are added; where the
-        switch is not there, buckets go whole, by trees."""
+    by_switch: to the switch that sums for the process group, and not to every other rank: with TALWEG_SWITCH and TALWEG_ALGO=switch,
+        and TALWEG_SWITCH_SPARSE, which is pairs, 1 or auto (with auto TALWEG_ALGO may be empty). Sums are those of False but
+        for the order in which floats are added, and for what TALWEG_SWITCH_EXACT or TALWEG_SWITCH_FORMAT rounds, which no
+        residual keeps. Where the switch is not there, and with auto where trees are quicker, buckets go whole. With 1 the
+        switch's blocks travel, for single elements too, of which a warning tells. Raises ValueError for other settings."""
     return _compression.Top(f"top_k({_ratio(ratio)})", process_group, ratio, 1, bool(by_switch))
 
 
