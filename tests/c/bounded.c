@@ -1,5 +1,5 @@
 /* Sums of which a part may be lost, over a network that loses none, or ("lossy") one that does
- * (tests/python/lossy_network.c, which is preloaded then). Wants 3 ranks. */
+ * (tests/python/lossy_network.c, which is preloaded then), or ("switched") by a switch. Wants 3 ranks. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -240,6 +240,22 @@ static void what_is_lost_comes_later(talweg_group* group) {
   free(in);
 }
 
+/* By datagrams, until all ranks have joined it. */
+static void a_report_says_so_where_a_switch_made_the_sum(talweg_group* group) {
+  talweg_bounded* sums = NULL;
+  EXPECT_OK(talweg_bounded_make(group, NULL, &sums));
+  float* in = zeros();
+  talweg_loss_report report = {0};
+  while (!report.by_switch) {
+    fill(in, talweg_rank(group), 0);
+    EXPECT_OK(talweg_bounded_all_reduce(sums, in, in, kCount, TALWEG_F32, TALWEG_SUM, NULL, NULL, &report));
+    expect_sums(in, 0);
+  }
+  EXPECT(report.by_switch == 1 && report.sent_bytes == kCount * sizeof *in);
+  talweg_bounded_free(sums);
+  free(in);
+}
+
 int main(int argc, char** argv) {
   talweg_group* group = NULL;
   EXPECT_OK(talweg_join(NULL, &group));
@@ -247,6 +263,9 @@ int main(int argc, char** argv) {
   const int rank = talweg_rank(group);
   if (argc > 1 && strcmp(argv[1], "lossy") == 0) {
     what_is_lost_comes_later(group);
+    EXPECT_OK(talweg_barrier(group));
+  } else if (argc > 1 && strcmp(argv[1], "switched") == 0) {
+    a_report_says_so_where_a_switch_made_the_sum(group);
     EXPECT_OK(talweg_barrier(group));
   } else {
     sums_are_sums(group);

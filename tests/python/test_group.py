@@ -326,6 +326,23 @@ def test_all_reduces_go_through_a_switch(keyed, tmp_path):
         run_ranks(3, body, algorithm="switch", switch=address, **({"switch_key_file": str(key)} if keyed else {}))
 
 
+def test_a_report_says_whether_a_switch_made_the_sum():
+    def body(group):
+        deadline = time.monotonic() + LIMIT_S
+        sums = group.bounded_sums(0.1)
+        while True:
+            x = np.full(100_000, 1 + group.rank, np.float32)
+            report = sums.all_reduce(x)  # one of the first, which lose nothing
+            assert (x == 3).all()
+            assert f"by_switch={report.by_switch}," in repr(report)
+            if report.by_switch:
+                return
+            assert time.monotonic() < deadline, group.describe()
+
+    with a_switch() as address:
+        run_ranks(2, body, algorithm="switch", switch=address)
+
+
 @pytest.mark.parametrize("arguments, text", [
     ({"switch": "nowhere"},
      'TALWEG_SWITCH: expected an address and a port, such as 10.0.0.9:4711, got "nowhere"'),
