@@ -240,7 +240,7 @@ static void what_is_lost_comes_later(talweg_group* group) {
   free(in);
 }
 
-/* By datagrams, until all ranks have joined it. */
+/* By datagrams, of which some may be lost after the first 20 sums, until all ranks have joined it. */
 static void a_report_says_so_where_a_switch_made_the_sum(talweg_group* group) {
   talweg_bounded* sums = NULL;
   EXPECT_OK(talweg_bounded_make(group, NULL, &sums));
@@ -249,9 +249,9 @@ static void a_report_says_so_where_a_switch_made_the_sum(talweg_group* group) {
   while (!report.by_switch) {
     fill(in, talweg_rank(group), 0);
     EXPECT_OK(talweg_bounded_all_reduce(sums, in, in, kCount, TALWEG_F32, TALWEG_SUM, NULL, NULL, &report));
-    expect_sums(in, 0);
+    if (report.exact) expect_sums(in, 0);
   }
-  EXPECT(report.by_switch == 1 && report.sent_bytes == kCount * sizeof *in);
+  EXPECT(report.by_switch == 1 && report.exact == 1 && report.sent_bytes == kCount * sizeof *in);
   talweg_bounded_free(sums);
   free(in);
 }

@@ -332,8 +332,8 @@ def test_a_report_says_whether_a_switch_made_the_sum():
         sums = group.bounded_sums(0.1)
         while True:
             x = np.full(100_000, 1 + group.rank, np.float32)
-            report = sums.all_reduce(x)  # one of the first, which lose nothing
-            assert (x == 3).all()
+            report = sums.all_reduce(x)  # by datagrams, of which some may be lost after the first 20, until all ranks have joined
+            assert (x == 3).all() or report.exact is report.by_switch is False
             assert f"by_switch={report.by_switch}," in repr(report)
             if report.by_switch:
                 return
