@@ -60,6 +60,10 @@ std::uint64_t sent_again(const protocol::WorkerCounters& counters) {
 
 }  // namespace
 
+std::string SwitchStream::Place::name() const {
+  return fmt::format("job {} of {} rank{}", job, size, size == 1 ? "" : "s");
+}
+
 SwitchStream::SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
                            std::function<void()> changed)
     : wish_(wish),

@@ -40,6 +40,7 @@ class SwitchStream {
     std::string job;
     std::vector<std::uint64_t> switches = {};  // by rank, as of live::sit_down(); empty: all are at this one
     bool speaks_for_host = true;               // of what is the host's, once
+    std::string name() const;                  // "job talweg-1f.. of 4 ranks", for people
   };
   // Seconds of a sum, as measured when this life began.
   struct Cost {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 namespace talweg::group {
@@ -91,9 +91,8 @@ SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& 
       always_(wish.always),
       sparse_(wish.sparse),
       equal_(wish.exact),
-      opened_(!later),
       chooser_(place.size) {
-  if (!later) open_at(streams_, place.job);
+  if (!later) open();
 }
 
 // What is the host's its first group says.
@@ -111,8 +110,9 @@ void SwitchStreams::open() {
   if (std::exchange(opened_, true)) return;
   try {
     open_at(streams_, place_.job);
-  } catch (const std::system_error& e) {  // as in open_urgent()
-    log_.log(LogLevel::warn, "plan", "no sums by the switch for this group: {}", e.what());
+  } catch (const std::exception& e) {  // as in open_urgent()
+    log_.log(LogLevel::warn, "plan", "no {} by the switch for {}: {}",
+             wish_.tolerant ? "bounded sums" : "sums", place_.name(), e.what());
   }
 }
 
@@ -132,8 +132,9 @@ void SwitchStreams::open_urgent() {
   if (std::exchange(urgent_tried_, true)) return;
   try {
     open_at(urgent_, place_.job + "-urgent");
-  } catch (const std::system_error& e) {  // no thread, say
-    log_.log(LogLevel::warn, "plan", "calls with a priority wait for others at the switch: {}", e.what());
+  } catch (const std::exception& e) {  // no thread or no descriptor, say
+    log_.log(LogLevel::warn, "plan", "calls with a priority wait for others at the switch, of {}: {}",
+             place_.name(), e.what());
   }
 }
 

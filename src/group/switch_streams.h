@@ -37,7 +37,7 @@ double seconds_on_links(const forest::CostModel& model, int ranks, double bytes)
 
 class SwitchStreams final : public protocol::SumStream {
  public:
-  // `later`: they are joined when open() is called.
+  // `later`: they are joined when open() is called, else at once, as by open().
   SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
                 const std::function<void()>& changed, bool later = false);
   // Of a group of some of this one's ranks, with a job of its own, once that has been opened.
@@ -45,6 +45,7 @@ class SwitchStreams final : public protocol::SumStream {
                                          const Logger& log, const std::function<void()>& changed) const;
   // Joins them, the first time. What the system refuses is said, and calls go by trees.
   void open();
+  bool opened() const { return opened_; }
   void stop();  // as SwitchStream::stop, of all
 
   std::shared_ptr<protocol::QueuedSum> line_up(bool urgent) override;
@@ -111,7 +112,7 @@ class SwitchStreams final : public protocol::SumStream {
   const bool always_;
   const SwitchSparse sparse_;
   const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
-  bool opened_;
+  bool opened_ = false;
   Streams streams_;
   Streams urgent_;  // of calls with a priority; empty: there was none yet
   bool urgent_tried_ = false;

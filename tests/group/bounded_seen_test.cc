@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "few_descriptors.h"
 #include "group/bounded.h"
 #include "live/system.h"
 #include "lossy.h"
@@ -166,27 +166,6 @@ TEST(Recorder, OfTheLayersOfABoundedCallKeepsTheSixteenThatLostTheMost) {
             nlohmann::json::parse(R"([{"layer": 3, "bytes": 9}, {"layer": 1, "bytes": 8}])"));
   EXPECT_EQ(calls[2]["lost_of_layer"], nlohmann::json::array());
 }
-
-// Of the process, which both ranks are in: as many as can be opened while it lives.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(std::size_t n) {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    rlimit few = before_;
-    few.rlim_cur = 400;
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (live::FileDescriptor next(::dup(0)); next; next = live::FileDescriptor(::dup(0)))
-      taken_.push_back(std::move(next));
-    EXPECT_GT(taken_.size(), n);
-    taken_.resize(taken_.size() - n);
-  }
-  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  FewDescriptors(const FewDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-  std::vector<live::FileDescriptor> taken_;
-};
 
 TEST(BoundedSums, SayOnAllRanksThatOneHasNoDescriptors) {
   if (kSanitized) GTEST_SKIP() << "sanitizers want two descriptors to look at an object's type";

@@ -1,0 +1,100 @@
+// What the system or a switch refuses a group: it goes by trees, and says why.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "few_descriptors.h"
+#include "group/switch_streams.h"
+#include "sanitized.h"
+#include "switched.h"
+
+namespace talweg {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kRefusedCount = 20'000;  // floats
+
+// While the process has no descriptors: all ranks are where none is opened before and afterwards.
+void without_descriptors(Group& group, std::optional<FewDescriptors>& few, const std::function<void()>& act) {
+  group.barrier();
+  if (group.rank() == 0) few.emplace(0);
+  group.barrier();
+  act();
+  group.barrier();
+  if (group.rank() == 0) few.reset();
+  group.barrier();
+}
+
+TEST(SwitchedRefused, AGroupThatHasNoDescriptorsForItGoesByTrees) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers want descriptors to look at an object's type";
+  const live::Served one, other;
+  std::optional<FewDescriptors> few;
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_all(group, 2);
+        const auto part = group.split(std::vector{0, 1, 2});
+        without_descriptors(group, few, [&] {
+          for (int i = 0; i < 3; ++i) check_floats(*part, kRefusedCount, i == 0);
+        });
+        EXPECT_THAT(switch_line(*part), AllOf(HasSubstr(at(one)), HasSubstr(at(other)),
+                                              HasSubstr(", 0 sums; not now: the system has refused it; ")));
+        check_floats(*part, kRefusedCount, false);
+        sum_until_all(group, 2);
+        group.barrier();
+      },
+      through(at(one) + "," + at(other)));
+}
+
+TEST(SwitchedRefused, CallsWithAPriorityThatHaveNoDescriptorsForItGoWithTheOthers) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers want descriptors to look at an object's type";
+  const live::Served served;
+  std::optional<FewDescriptors> few;
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        const auto urgent_sum = [&] {
+          std::vector<float> data(kRefusedCount, 1.F);
+          CallOptions urgent;
+          urgent.priority = 1;
+          group.start_all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum, urgent)
+              ->wait();
+          EXPECT_EQ(data, std::vector<float>(kRefusedCount, kRanks));
+        };
+        const int before = sums(group);
+        without_descriptors(group, few, [&] {
+          urgent_sum();
+          urgent_sum();
+        });
+        urgent_sum();
+        EXPECT_THAT(sums_of_each(group), ElementsAre(before + 3));
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(SwitchedRefused, ThoseThatAreJoinedAtOnceAreNoErrorEither) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers want descriptors to look at an object's type";
+  const live::Served served;
+  group::SwitchWish wish;
+  wish.wanted = wish.always = true;
+  wish.at = {{served.service().address(), at(served)}};
+  std::optional<group::SwitchStreams> streams;
+  {
+    const FewDescriptors none(0);
+    streams.emplace(wish, group::SwitchStream::Place{0, 2, "refused"}, Logger(0, LogLevel::none), [] {});
+  }
+  EXPECT_EQ(streams->line_up(true), nullptr);
+  EXPECT_FALSE(streams->estimate(kRefusedCount, wire::AggregationFormat::f32));
+  EXPECT_THAT(streams->describe(), HasSubstr("not now: the system has refused it"));
+}
+
+}  // namespace
+}  // namespace talweg
