@@ -36,6 +36,7 @@ std::uint64_t digest(const std::string& text) {
 struct Wishes {
   observe::ObserverOptions seeing;
   ResolvedSetting cluster_file, algorithm;
+  std::string switches;  // as TALWEG_SWITCH names them
   group::NamedAlgorithms named;
   group::SwitchWish sums;
   std::optional<cluster::Cluster> network;
@@ -47,6 +48,7 @@ struct Wishes {
       : seeing(observe::find_observer_options(rank)),
         cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
         algorithm(resolve("TALWEG_ALGO", options.algorithm)),
+        switches(resolve("TALWEG_SWITCH", options.switch_address).value),
         named(group::take_apart(algorithm.value)) {
     const steer::PlanChooser understood(steer::assumed_network({0}), named.trees, nullptr);
     if (!cluster_file.value.empty()) network = formats::load_any(cluster_file.value);
@@ -58,8 +60,24 @@ struct Wishes {
                                 network->workers(), size));
       network.reset();
       cluster_file = {};
+      if (switches.empty()) {
+        take_over_switches(*options.within);
+        return;
+      }
     }
     sums = group::find_switch_wish(options, named, network ? &*network : nullptr, rank);
+  }
+
+ private:
+  // Which switch of the file is whose is said of its workers, by their ranks: these ranks have those that
+  // they had there.
+  void take_over_switches(const Group& within) {
+    const auto* const parent = dynamic_cast<const group::GroupImpl*>(&within);
+    const auto theirs = parent != nullptr ? parent->switches() : nullptr;
+    if (theirs == nullptr) return;
+    sums = theirs->wish();
+    for (const group::SwitchWish::At& at : sums.at)
+      switches += (switches.empty() ? "" : ",") + to_string(at.address);
   }
 };
 
@@ -79,13 +97,12 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
   if (!wishes) wishes.emplace(options, place.rank, place.size);
-  auto& [seeing, cluster_file, algorithm, named, sums, network, probes, replan, pacing] = *wishes;
+  auto& [seeing, cluster_file, algorithm, switches, named, sums, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
-  connect.alike = {
-      {"TALWEG_ALGO", digest(algorithm.value)},
-      {"TALWEG_SWITCH", digest(switches_alike(resolve("TALWEG_SWITCH", options.switch_address).value))},
-      {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
+  connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
+                   {"TALWEG_SWITCH", digest(switches_alike(switches))},
+                   {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
   for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
   // An aggregator serves the job's first group; those that are made from it do without.

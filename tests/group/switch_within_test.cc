@@ -364,5 +364,40 @@ TEST(SwitchedWithin, AGroupThatIsJoinedAfreshHasAJobOfItsOwn) {
   });
 }
 
+std::string within_network_with(const std::string& address) {
+  std::string nodes, links;
+  for (int r = 0; r < kWithinRanks; ++r) {
+    nodes += fmt::format("{{name: h{}}}, ", r);
+    links += fmt::format("  - {{between: [h{}, box], capacity: 1Gbit/s}}\n", r);
+  }
+  return fmt::format("nodes: [{}{{name: box, kind: switch{}}}]\nlinks:\n{}", nodes,
+                     address.empty() ? "" : ", switch: \"" + address + '"', links);
+}
+
+// The file says nothing of so few ranks.
+TEST(SwitchedWithin, AGroupThatIsJoinedAfreshHasTheSwitchOfTheClusterFileThatTheWholeHad) {
+  const Watched watched;
+  const TemporaryFile network, stores[2];
+  std::ofstream(network.path()) << within_network_with(at(watched.served()));
+  const Variable described("TALWEG_CLUSTER", network.path()), always("TALWEG_ALGO", "switch");
+  std::latch summed(kWithinRanks);
+  run_ranks(kWithinRanks, [&](Group& group) {
+    add_up_by_switch(group);
+    watched.wait_for_jobs(1);
+    summed.arrive_and_wait();
+    if (group.rank() == 0) group.abort("to see what happens");
+    const std::shared_ptr<Group> parent(&group, [](Group*) {});
+    GroupOptions options = options_for(group.rank() / 2, 2, stores[group.rank() % 2].path());
+    options.within = parent;
+    const auto half = Group::join(options);
+    EXPECT_THAT(switch_line(*half), HasSubstr(at(watched.served()) + " (node box of " + network.path()));
+    add_up_by_switch(*half);
+    half->barrier();
+    watched.wait_for_jobs(3);
+    add_up(*half, 100'000);
+    EXPECT_EQ(last_way(*half), "dense");
+  });
+}
+
 }  // namespace
 }  // namespace talweg
