@@ -583,7 +583,8 @@ std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions
   auto own = std::dynamic_pointer_cast<GroupImpl>(group.split(ranks));
   if (whole == nullptr || !own) refuse("bounded loss: expected a group that was joined with Group::join");
   whole->abort_too(own);
-  const auto switches = own->switches();
+  // What datagrams do not carry is summed exactly, and not in a format of the switch.
+  const auto switches = own->give_switches();
   return std::make_shared<Sums>(std::move(own), switches.get(), options, seams);
 }
 

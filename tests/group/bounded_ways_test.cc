@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <regex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "group/bounded.h"
+#include "live/served_switch.h"
 #include "lossy.h"
 #include "ranks.h"
+#include "switched.h"
 #include "talweg/bounded_loss.h"
 
 namespace talweg::group {
@@ -92,6 +96,46 @@ TEST(BoundedWays, OfWhichOneIsBlockedEndCallsAsEver) {
     EXPECT_THAT(gone, AllOf(HasSubstr("bounded all_reduce #3 of 100 f32"), HasSubstr("rank 2 (")));
     EXPECT_EQ(call(100), gone);
   });
+}
+
+// Datagrams do not pass, and the switch rounds: what is small beside other elements of its block would be
+// lost, and nobody would hear of that.
+TEST(BoundedWays, OfWhichAllAreBlockedHaveSumsThatNoSwitchRounds) {
+  const Variable setting("TALWEG_SWITCH_EXACT", "1");
+  live::SwitchServiceOptions options;
+  std::atomic<std::size_t> most_jobs{0};
+  options.describe = [&](const live::SwitchStatus& status) {
+    most_jobs = std::max<std::size_t>(most_jobs, status.jobs.size());
+    return std::string();
+  };
+  options.publish = [](const std::string&) {};
+  options.publish_every_ns = 1'000'000;
+  const live::Served served(options);
+  testing::internal::CaptureStderr();
+  run_ranks(
+      talweg::kRanks,
+      [&](Group& group) {
+        constexpr float kLarge = 1 << 30;
+        const auto sums = make_bounded(group, {.p = 0.1}, lossy(1, 1));
+        live::wait_until([&] { return sums_of_each(group).size() == 1 && most_jobs > 0; });
+        for (int call = 0; call < 100; ++call) {
+          std::vector<float> values(1000, 1.F), residual(values.size());
+          values[0] = kLarge;
+          const LossReport report = sums->all_reduce({.in = values.data(),
+                                                      .out = values.data(),
+                                                      .count = values.size(),
+                                                      .residual = residual.data()});
+          EXPECT_TRUE(report.exact);
+          values[0] -= talweg::kRanks * kLarge;
+          ASSERT_EQ(values[0], 0.F);
+          ASSERT_EQ(values[1], static_cast<float>(talweg::kRanks)) << "call " << call;
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a switch may be joined meanwhile
+        }
+        group.barrier();
+      },
+      through(at(served)));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("is UDP blocked between the two hosts?"));
+  EXPECT_EQ(most_jobs, 1U) << "that of the group";
 }
 
 TEST(BoundedWays, ThatTakeSmallDatagramsGetSmallPacketsOfWhichAPartMayBeLost) {
