@@ -49,6 +49,7 @@ SwitchStream::Place job_of_its_own(SwitchStream::Place place) {
   place.job += "-bounded";
   place.switches.clear();  // all are at the same ones
   place.speaks_for_host = false;
+  place.part = false;
   return place;
 }
 

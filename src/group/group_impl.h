@@ -90,15 +90,15 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
     const auto guard = world_->lock();
     return switch_;
   }
-  std::size_t switch_block() const {  // SwitchStreams::block(); 0 where there are none
-    const auto guard = world_->lock();
-    return switch_ ? switch_->block() : 0;
-  }
   // The same, which none of this group's own calls go through from then on. Before the first collective that
   // could.
   std::shared_ptr<const SwitchStreams> give_switches() {
     const auto guard = world_->lock();
     return std::exchange(switch_, nullptr);
+  }
+  std::size_t switch_block() const {  // SwitchStreams::block(); 0 where there are none
+    const auto guard = world_->lock();
+    return switch_ ? switch_->block() : 0;
   }
   // Of bounded sums, in jobs of their own: counted, and let go of, as this group's are.
   void keep_bounded(std::shared_ptr<SwitchStreams> streams) {

@@ -14,6 +14,8 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "group/rejoining.h"
+#include "live/join/card.h"
 #include "live/system.h"
 #include "protocol/aggregation/tolerance.h"
 
@@ -21,9 +23,6 @@ namespace talweg::group {
 
 namespace {
 
-// A group's ranks join within moments of each other. What has not come of it by then may never.
-constexpr std::int64_t kJoinNs = 3'000 * live::kMillisecondNs;
-constexpr auto kPause = std::chrono::milliseconds(500);  // before the next try
 // All ranks have called the sum: without any result for so long the switch, or the way to it, is taken for
 // lost.
 constexpr std::int64_t kSilenceNs = 1'000 * live::kMillisecondNs;
@@ -172,9 +171,11 @@ std::string SwitchStream::describe() const {
 }
 
 void SwitchStream::serve() {
+  Rejoining rejoining(place_.part, live::random_number());
   while (!stopped_) {
     std::string why;
     bool fault = true;  // of this switch, or of the way to it
+    bool joined = false, refused = false;
     try {
       live::SwitchClientOptions options;
       options.address = at_.address;
@@ -192,9 +193,11 @@ void SwitchStream::serve() {
       options.socket = wish_.socket;
       options.sender = wish_.sender;
       options.send = wish_.send;
-      options.join_deadline_ns = live::now_ns() + kJoinNs;
+      options.join_deadline_ns = live::now_ns() + rejoining.window().count() * live::kMillisecondNs;
       options.idle = [this] { check_stopped(); };
       live::SwitchClient client(options);
+      joined = true;
+      rejoining.joined();
       Cost cost = wish_.is_measured() ? measure(client) : tried(client);
       cost.block = client.terms().block;
       cost.lanes = client.terms().threads;
@@ -203,12 +206,16 @@ void SwitchStream::serve() {
       why = kGivenUp;
       if (!stopped_) client.give_up(ErrorCode::aborted, why);
       fault = false;
+    } catch (const Error& e) {
+      why = e.what();
+      refused = !joined && e.code() == ErrorCode::unsupported;
     } catch (const std::exception& e) {
       why = e.what();
     }
-    lose(why, fault);
+    lose(why, fault, refused);
+    const Rejoining::Pause pause = refused ? rejoining.refused() : rejoining.failed();
     std::unique_lock guard(mutex_);
-    pause_.wait_for(guard, kPause, [this] { return stopped_.load(); });
+    pause_.wait_for(guard, pause, [this] { return stopped_.load(); });
   }
 }
 
@@ -291,8 +298,8 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
   const std::string shortage = client.shortage();
   if (place_.speaks_for_host && !shortage.empty() && !std::exchange(said_shortage_, true))
     log_.log(LogLevel::warn, "plan", "{} by the switch at {}: {}", what(), to_string(at_.address), shortage);
-  log_.log(LogLevel::info, "plan", "the switch at {} makes {} for this group{}", to_string(at_.address),
-           what(),
+  log_.log(LogLevel::info, "plan", "the switch at {} makes {} for {}{}", to_string(at_.address), what(),
+           place_.name(),
            wish_.is_measured()
                ? fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9)
                : "");
@@ -304,7 +311,7 @@ void SwitchStream::end_life(const std::string& why) {
   why_not_ = why;
 }
 
-void SwitchStream::lose(const std::string& why, bool fault) {
+void SwitchStream::lose(const std::string& why, bool fault, bool refused) {
   bool news = false;
   {
     const std::lock_guard guard(mutex_);
@@ -317,9 +324,11 @@ void SwitchStream::lose(const std::string& why, bool fault) {
   }
   if (stopped_) return;
   if (news)
-    log_.log(place_.rank == 0 && fault ? LogLevel::warn : LogLevel::info, "plan",
-             "no {} by the switch at {}, the group does without until it is there: {}", what(),
-             to_string(at_.address), why);
+    // Of a switch that has no place for parts of a group there may be as many lines as parts.
+    log_.log(place_.rank == 0 && fault && !(refused && place_.part) ? LogLevel::warn : LogLevel::info, "plan",
+             "no {} by the switch at {}, the group does without until it is there: {}{}", what(),
+             to_string(at_.address), why,
+             why.find(place_.job) == std::string::npos ? fmt::format(" ({})", place_.name()) : "");
   changed_();
 }
 

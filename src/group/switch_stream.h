@@ -1,6 +1,6 @@
 // SwitchStream: a group's part in the sums of a switch (live/aggregation/switch_client.h), which joins, sums
 // and joins again in a thread of its own. Nobody waits for it: while it has no connection the group does
-// without (switch_streams.h).
+// without (switch_streams.h). When it joins again: rejoining.h.
 //
 //   SwitchStream stream(wish, wish.at[0], {rank, size, "talweg-1f.."}, log, [&] { session looks again });
 //   auto [sum, cost] = stream.line_up();                                    // as of SumStream
@@ -40,6 +40,7 @@ class SwitchStream {
     std::string job;
     std::vector<std::uint64_t> switches = {};  // by rank, as of live::sit_down(); empty: all are at this one
     bool speaks_for_host = true;               // of what is the host's, once
+    bool part = false;                         // of a group that is made of another one
     std::string name() const;                  // "job talweg-1f.. of 4 ranks", for people
   };
   // Seconds of a sum, as measured when this life began.
@@ -96,7 +97,7 @@ class SwitchStream {
   std::pair<double, std::size_t> measure_pairs(live::SwitchClient& client) const;
   void open(const live::SwitchClient& client, const Cost& cost);
   void end_life(const std::string& why);  // under the lock
-  void lose(const std::string& why, bool fault);
+  void lose(const std::string& why, bool fault, bool refused);
   void check_stopped() const;
   void wake() const;
 

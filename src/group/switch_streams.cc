@@ -101,6 +101,7 @@ std::shared_ptr<SwitchStreams> SwitchStreams::of_part(std::span<const int> ranks
                                                       const std::function<void()>& changed) const {
   SwitchStream::Place place{rank, static_cast<int>(ranks.size()), job};
   place.speaks_for_host = false;
+  place.part = true;
   if (!place_.switches.empty())
     for (const int r : ranks) place.switches.push_back(place_.switches.at(static_cast<std::size_t>(r)));
   return std::make_shared<SwitchStreams>(wish_, place, log, changed, true);
