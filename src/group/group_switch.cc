@@ -143,6 +143,9 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
   guard = world_->lock();
   std::string by_trees = steer::describe(trees, *model);
   if (!switch_serves(request, type)) return by_trees;
+  if (!switch_->opened())
+    return fmt::format("switch{}, once it is joined for the first all_reduce; until then {}",
+                       switch_->always() ? "" : " where it is quicker", by_trees);
   const double votes_seconds = find_votes_seconds(*model);
   const wire::AggregationFormat format = *switch_->format_of(type);
   const auto least = seconds_by_switch(trees, format, votes_seconds, *model, true);

@@ -135,8 +135,15 @@ TEST(SwitchedWithin, AJobIsOpenedForTheFirstSumThatItCanMakeAndFreedWithItsGroup
                     HasSubstr(", 0 sums; not now: it is joined for the first all_reduce"));
         group.barrier();
         EXPECT_THAT(watched.open(), SizeIs(1));
+        EXPECT_THAT(part->explain(Collective::all_reduce, 1000, DataType::f32),
+                    ::testing::MatchesRegex(
+                        "switch, once it is joined for the first all_reduce; until then .*, predicted .*"));
+        EXPECT_THAT(part->explain(Collective::all_reduce, 1000, DataType::f64),
+                    ::testing::Not(HasSubstr("switch")));
         group.barrier();
         add_up_by_switch(*part);
+        EXPECT_THAT(part->explain(Collective::all_reduce, 1000, DataType::f32),
+                    ::testing::StartsWith("switch, not measured; without it "));
         watched.wait_for_jobs(2);
         group.barrier();
         part.reset();
