@@ -253,9 +253,9 @@ void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) {
   CallWords mine{
       static_cast<std::uint64_t>(kind_),          call.count,        static_cast<std::uint64_t>(call.type),
       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U, last_transfer(call)};
-  if (by_switch_ && kind_ == Kind::bounded && !refused)
-    mine.by_switch = by_switch_->line_up(call.count, call.type);
   try {
+    if (by_switch_ && kind_ == Kind::bounded && !refused)
+      mine.by_switch = by_switch_->line_up(call.count, call.type);
     group_->all_gather(&mine, said_.data(), std::vector<std::size_t>(said_.size(), sizeof mine / 8),
                        DataType::u64, {.timeout = call.timeout, .priority = refused ? 0 : call.priority});
   } catch (const Error& e) {

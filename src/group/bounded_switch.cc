@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -127,8 +128,18 @@ BoundedSwitch::Expected BoundedSwitch::expect(std::size_t count, DataType type) 
   return expected;
 }
 
+// What fails here alone, such as no memory, is as if the switch were not there: the others wait for a word.
 std::uint64_t BoundedSwitch::line_up(std::size_t count, DataType type) {
   way_ = SumWay::none;
+  try {
+    return word_of(count, type);
+  } catch (const std::exception&) {
+    leave(true);
+    return 0;
+  }
+}
+
+std::uint64_t BoundedSwitch::word_of(std::size_t count, DataType type) {
   const std::size_t element = size_of(type);
   if (!streams_->format_of(type) ||
       static_cast<std::int64_t>(count * element) < std::max<std::int64_t>(streams_->wish().least_bytes(), 1))

@@ -41,7 +41,8 @@ class BoundedSwitch {
   BoundedSwitch(std::shared_ptr<GroupImpl> group, const SwitchStreams& switches,
                 const BoundedLossOptions& options, const BoundedSeams& seams);
 
-  // What this rank says of a call: 0, it is not for the switches here; else what all ranks have to say.
+  // What this rank says of a call: 0, it is not for the switches here; else what all ranks have to say. Does
+  // not throw.
   std::uint64_t line_up(std::size_t count, DataType type);
   // Whether the call goes by them, which begins it.
   bool decide(std::span<const CallWords> said);
@@ -69,6 +70,7 @@ class BoundedSwitch {
     double words = 0;      // what each rank tells each other one
     double otherwise = 0;  // all of a call by datagrams
   };
+  std::uint64_t word_of(std::size_t count, DataType type);
   Prices prices_of(std::size_t count, std::size_t element_bytes) const;
   std::optional<double> seconds_of(std::size_t count, DataType type) const;
   bool have_it(std::int64_t deadline_ns, int priority);

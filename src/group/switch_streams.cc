@@ -150,6 +150,7 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up(bool urgent) {
   auto split = std::make_shared<Split>();
   const auto line_up_at = [&](const Streams& streams, std::vector<Split::Part>& parts) {
     std::uint32_t life = 0;
+    parts.reserve(streams.size());  // what is in line is in `parts`
     for (std::uint32_t i = 0; i < streams.size(); ++i) {
       SwitchStream& stream = *streams[i];
       auto [part, cost] = stream.line_up();
@@ -159,15 +160,20 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up(bool urgent) {
     }
     return life;
   };
-  split->life = line_up_at(streams_, split->parts);
-  if (!enough(split->parts.size())) {
+  try {
+    split->life = line_up_at(streams_, split->parts);
+    if (!enough(split->parts.size())) {
+      pass(*split);
+      return nullptr;
+    }
+    if (!urgent || chooses_forms()) return split;
+    open_urgent();
+    split->other_life = line_up_at(urgent_, split->other);
+    if (!enough(split->other.size())) pass_other(*split);
+  } catch (...) {  // such as no memory: nobody will decide on what is in line
     pass(*split);
-    return nullptr;
+    throw;
   }
-  if (!urgent || chooses_forms()) return split;
-  open_urgent();
-  split->other_life = line_up_at(urgent_, split->other);
-  if (!enough(split->other.size())) pass_other(*split);
   return split;
 }
 

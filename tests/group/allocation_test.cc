@@ -2,14 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "counted_new.h"
+#include "live/served_switch.h"
 #include "ranks.h"
+#include "switched.h"
 #include "talweg/bounded_loss.h"
 
 namespace talweg {
@@ -79,6 +85,65 @@ TEST(Allocations, ThatFailBeforeBoundedSumsBeginAreAnErrorOnAllRanks) {
     EXPECT_NE(error.find("on rank 1"), std::string::npos) << error;
     EXPECT_NE(error.find("std::bad_alloc"), std::string::npos) << error;
   });
+}
+
+// What a call by a switch takes before it: then it goes another way, on all ranks, and so does none after it
+// that could go by the switch.
+TEST(Allocations, ThatFailWhereASumIsLinedUpAtASwitchCostNoResult) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        const auto sums = BoundedSums::make(group);
+        const bool here = group.rank() == 1;
+        std::vector<float> values(1000), sum(1000);
+        float last = 0;
+        std::string error;
+        bool by_switch = false;
+        const auto call = [&](long memory) {  // each has another sum
+          std::ranges::fill(values, ++last);
+          error.clear();
+          run_out_of_memory_after(memory);
+          try {
+            by_switch =
+                sums->all_reduce({.in = values.data(), .out = sum.data(), .count = values.size()}).by_switch;
+          } catch (const std::exception& e) {
+            run_out_of_memory_after(-1);
+            error = e.what();
+          }
+          run_out_of_memory_after(-1);
+          if (error.empty()) {
+            EXPECT_THAT(sum, ::testing::Each(last * kRanks));
+          }
+        };
+        const auto until_by_switch = [&] {
+          const std::int64_t deadline_ns = live::soon();
+          for (call(-1); !by_switch; call(-1)) {
+            ASSERT_EQ(error, "");
+            ASSERT_LT(live::now_ns(), deadline_ns);
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          }
+        };
+        until_by_switch();
+        int refused = 0, other_ways = 0;
+        for (long some = 0;; ++some) {
+          group.barrier();  // the call before has ended on all ranks
+          call(here ? some : -1);
+          if (error.empty() && by_switch) continue;  // that memory was not needed
+          if (error.empty())
+            ++other_ways;
+          else if (error == "std::bad_alloc" || error.find("was refused there") != std::string::npos)
+            ++refused;
+          else
+            break;
+          until_by_switch();
+        }
+        EXPECT_GT(refused, 0);
+        EXPECT_GT(other_ways, 0);
+        EXPECT_NE(error.find("on rank 1"), std::string::npos) << error;
+        EXPECT_NE(error.find("std::bad_alloc"), std::string::npos) << error;
+      },
+      through(at(served)));
 }
 
 }  // namespace
