@@ -1,34 +1,26 @@
-// Bounded sums of a group that a switch makes: what is missing is within bounds and is in residuals, and the
-// switch comes, goes, or is not for them.
+// Bounded sums of a group that a switch makes: it comes, goes, or is not for them.
 #include "group/bounded_switch.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bounded_switched.h"
 #include "group/bounded.h"
 #include "kernel/half.h"
 #include "live/served_switch.h"
 #include "lossy.h"
-#include "protocol/aggregation/tolerance.h"
 #include "ranks.h"
 #include "switched.h"
 #include "talweg/bounded_loss.h"
@@ -41,109 +33,6 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr int kSwitched = talweg::kRanks;
-constexpr std::size_t kTolerated = 200'000;  // floats: several rounds of each slot
-constexpr std::uint32_t kExactSums = protocol::LingerTime::kWarmUp;
-
-live::SwitchServiceOptions of_few_slots() {
-  live::SwitchServiceOptions options;
-  options.quotas.slots = 8;
-  return options;
-}
-
-// By which way the last call went that has ended, as the sums' flight record has it.
-std::string last_bounded_way(const BoundedSums& sums) {
-  const std::string record = sums.flight_record();
-  const std::size_t call = record.rfind("\n{\"operation\":\"bounded_all_reduce\"");
-  const std::string line = record.substr(call, record.find('\n', call + 1) - call);
-  const std::size_t way = line.find("\"way\":\"");
-  return way == std::string::npos ? "" : line.substr(way + 7, line.find('"', way + 7) - way - 7);
-}
-
-// testing::Each takes long.
-bool are_all(const std::vector<float>& values, float expected) {
-  return std::ranges::all_of(values, [=](float x) { return std::abs(x - expected) <= 1e-5F * expected; });
-}
-
-bool nothing_is_missing(const LossReport& report) {
-  return report.lost_bytes == 0 &&
-         std::ranges::count(report.lost_of_sender, 0U) == std::ssize(report.lost_of_sender);
-}
-
-// A sum of ones, in place.
-LossReport sum_ones(const Group& group, BoundedSums& sums, std::size_t count,
-                    ReduceOp reduction = ReduceOp::sum) {
-  std::vector<float> ones(count, 1.F);
-  LossReport report =
-      sums.all_reduce({.in = ones.data(), .out = ones.data(), .count = count, .reduction = reduction});
-  EXPECT_EQ(std::ssize(report.lost_of_sender), group.size());
-  EXPECT_TRUE(!report.exact || nothing_is_missing(report));
-  if (nothing_is_missing(report)) {
-    EXPECT_TRUE(are_all(ones, reduction == ReduceOp::avg ? 1.F : static_cast<float>(group.size())));
-  }
-  return report;
-}
-
-// Until one goes by the switch; all ranks find the same.
-void sum_until_by_switch(const Group& group, BoundedSums& sums, std::size_t count = 1000,
-                         ReduceOp reduction = ReduceOp::sum) {
-  const std::int64_t deadline_ns = live::soon();
-  while (!sum_ones(group, sums, count, reduction).by_switch) {
-    ASSERT_LT(live::now_ns(), deadline_ns) << sums.explain(count);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-// Until the switch's job knows how long rounds take.
-void sum_until_some_may_be_missing(const Group& group, BoundedSums& sums,
-                                   ReduceOp reduction = ReduceOp::sum) {
-  sum_until_by_switch(group, sums, 1000, reduction);
-  for (std::uint32_t i = 0; i < kExactSums; ++i)
-    if (!sum_ones(group, sums, kTolerated, reduction).exact) return;
-  ADD_FAILURE() << "no more than " << kExactSums << " sums are exact";
-}
-
-// What a rank contributes to the second round of each column of slot 0 does not leave, in every other sum of
-// those that may lose something: that round can end only without it. In case it does not, it leaves after a
-// while.
-live::UdpSender::SendCall holding_second_rounds() {
-  struct State {
-    std::uint32_t sum = 0;
-    std::int64_t since_ns = 0;
-    std::map<int, std::uint64_t> first, second;  // blocks, by column
-  };
-  return [state = std::make_shared<State>()](int fd, mmsghdr* messages, unsigned n) {
-    for (unsigned i = 0; i < n; ++i) {
-      const iovec& io = messages[i].msg_hdr.msg_iov[0];
-      wire::DatagramHeader header;
-      std::memcpy(&header, io.iov_base, sizeof header);
-      bool held = false;
-      if (header.type == static_cast<std::uint8_t>(wire::AggregationType::contribution) &&
-          header.own32 > kExactSums && header.own32 % 2 == 1 && header.own16 == 0) {
-        if (header.own32 != state->sum) *state = {header.own32, live::now_ns(), {}, {}};
-        wire::AggregationMessage message;
-        const std::span bytes(static_cast<const std::byte*>(io.iov_base) + wire::kDatagramHeaderBytes,
-                              header.length);
-        EXPECT_EQ(wire::decode(header, bytes, message), nullptr);
-        wire::for_each_entry(message, [&](const wire::AggregationEntry& entry, std::span<const std::byte>) {
-          const std::uint64_t first = state->first.emplace(entry.column, entry.block).first->second;
-          if (entry.block != first) state->second.emplace(entry.column, entry.block);
-          const auto second = state->second.find(entry.column);
-          held = held || (second != state->second.end() && second->second == entry.block);
-        });
-        held = held && live::now_ns() - state->since_ns < 500 * live::kMillisecondNs;
-      }
-      if (!held) ::sendmsg(fd, &messages[i].msg_hdr, MSG_DONTWAIT);
-    }
-    return static_cast<int>(n);
-  };
-}
-
-BoundedSeams holding_on(int rank, int own) {
-  BoundedSeams seams = lossy(0, 1);
-  if (own == rank) seams.send_to_switch = holding_second_rounds();
-  return seams;
-}
 
 template <typename T>
 void sum_bounded(Group& group, BoundedSums& sums, DataType type, ReduceOp reduction, bool in_place,
@@ -227,90 +116,6 @@ TEST(BoundedSwitch, SumsWhatItCanAndDatagramsCarryTheRest) {
         group.barrier();
       },
       through(at(served)));
-}
-
-TEST(BoundedSwitch, WhatIsMissingIsWithinTheBoundIsReportedAndComesWithTheNextSum) {
-  constexpr double kPart = 0.25;
-  constexpr int kCalls = 12;
-  const live::Served served(of_few_slots());
-  std::mutex mutex;
-  std::vector<float> first_out;  // of one rank, by call
-  std::vector<std::array<LossReport, kSwitched>> told(kCalls);
-  std::vector<double> kept(kTolerated);
-  run_ranks(
-      kSwitched,
-      [&](Group& group) {
-        const auto sums = make_bounded(group, {.p = kPart}, holding_on(1, group.rank()));
-        sum_until_some_may_be_missing(group, *sums);
-        const std::vector<std::size_t> layers{1, 70'000, 0, kTolerated - 70'001};
-        std::vector<float> in(kTolerated), out(kTolerated), residual(kTolerated), all_out;
-        std::vector<double> in_all(kTolerated), out_all(kTolerated);
-        for (int call = 0; call < kCalls; ++call) {
-          for (std::size_t i = 0; i < kTolerated; ++i) {
-            in[i] = static_cast<float>(value(group.rank(), i + static_cast<std::size_t>(call)));
-            for (int r = 0; r < kSwitched; ++r) in_all[i] += value(r, i + static_cast<std::size_t>(call));
-          }
-          const LossReport report = sums->all_reduce({.in = in.data(),
-                                                      .out = out.data(),
-                                                      .count = kTolerated,
-                                                      .residual = residual.data(),
-                                                      .layers = layers});
-          EXPECT_TRUE(report.by_switch);
-          EXPECT_FALSE(report.exact);
-          EXPECT_LE(static_cast<double>(report.lost_bytes), kPart * kTolerated * sizeof(float));
-          EXPECT_EQ(report.lost_important_bytes, report.lost_bytes);
-          EXPECT_EQ(std::accumulate(report.lost_of_layer.begin(), report.lost_of_layer.end(), 0UL),
-                    report.lost_bytes);
-          const auto in_residual =
-              static_cast<std::uint64_t>(std::ranges::count_if(residual, [](float x) { return x != 0; }) * 4);
-          EXPECT_LE(in_residual, report.lost_bytes) << "nothing else is left there";
-          for (std::size_t i = 0; i < kTolerated; ++i) out_all[i] += out[i];
-          all_out.insert(all_out.end(), out.begin(), out.end());
-          const std::lock_guard guard(mutex);
-          told[static_cast<std::size_t>(call)][static_cast<std::size_t>(group.rank())] = report;
-        }
-        std::vector<float> left(kTolerated);
-        group.all_reduce(residual.data(), left.data(), kTolerated, DataType::f32, ReduceOp::sum);
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < kTolerated; ++i) wrong += in_all[i] != out_all[i] + left[i] ? 1 : 0;
-        EXPECT_EQ(wrong, 0U) << "elements of all sums and residuals";
-        const std::lock_guard guard(mutex);
-        if (first_out.empty()) first_out = all_out;
-        EXPECT_TRUE(all_out == first_out) << "ranks have different bits";
-      },
-      through(at(served)));
-  std::uint64_t lost = 0;
-  for (const auto& reports : told)
-    for (std::size_t of = 0; of < kSwitched; ++of) {
-      lost += reports[of].lost_bytes;
-      for (std::size_t r = 0; r < kSwitched; ++r)
-        EXPECT_EQ(reports[r].lost_of_sender[of], r == of ? 0 : reports[of].lost_bytes);
-    }
-  EXPECT_GT(lost, 0U);
-}
-
-TEST(BoundedSwitch, AMeanIsOverThoseWhoArePartOfIt) {
-  const live::Served served(of_few_slots());
-  std::atomic<std::uint64_t> lost{0};
-  run_ranks(
-      kSwitched,
-      [&](Group& group) {
-        const auto sums =
-            make_bounded(group, {.p = 0.25, .policy = LossPolicy::rescale}, holding_on(2, group.rank()));
-        sum_until_some_may_be_missing(group, *sums, ReduceOp::avg);
-        std::vector<float> out(kTolerated);
-        for (int call = 0; call < 10; ++call) {
-          const std::vector<float> in(kTolerated, 6.F);
-          const LossReport report = sums->all_reduce(
-              {.in = in.data(), .out = out.data(), .count = kTolerated, .reduction = ReduceOp::avg});
-          EXPECT_TRUE(report.by_switch);
-          lost += report.lost_bytes;
-          EXPECT_TRUE(are_all(out, 6.F));
-        }
-        group.barrier();
-      },
-      through(at(served)));
-  EXPECT_GT(lost, 0U);
 }
 
 TEST(BoundedSwitch, RanksThatDoNotMeanTheSameAreToldInOneLineAndGoOn) {
