@@ -228,7 +228,8 @@ SwitchStream::Cost SwitchStream::tried(live::SwitchClient& client) const {
 }
 
 // The mean of all ranks, which the switch itself makes: all have the same bits. Of dense sums: what is zero
-// in those to come nobody knows. Where that is looked at before each, of pairs, too.
+// in those to come nobody knows. Where that is looked at before each, of pairs, too; where float travels as
+// codes, of what does not, too.
 SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   // Blocks of zeros might not travel.
   const std::vector<float> few(kShortElements, 1.0F), many(kLongElements, 1.0F);
@@ -241,17 +242,26 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
       wish_.sparse == SwitchSparse::chosen && format == wire::AggregationFormat::f32
           ? measure_pairs(client)
           : std::pair{0.0, std::size_t{0}};
+  const double of_others =
+      wish_.floats_as ? seconds_of_sum(client, many, sum, wire::AggregationFormat::f32, kLongSums) : of_many;
   const auto ranks = static_cast<float>(place_.size);
-  std::array<float, 3> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
-                            static_cast<float>(of_pairs) / ranks};
+  std::array<float, 4> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
+                            static_cast<float>(of_pairs) / ranks, static_cast<float>(of_others) / ranks};
   auto* const bytes = reinterpret_cast<std::byte*>(mean.data());
   client.all_reduce({bytes, bytes, sizeof mean, sizeof mean}, live::now_ns() + kMeasureNs);
   // What disturbs the short sums alone does not make bytes cost nothing.
-  const double per_element =
-      std::max(double{mean[1]} / (4.0 * kLongElements),
-               (double{mean[1]} - double{mean[0]}) / double{kLongElements - kShortElements});
-  Cost cost{std::max(0.0, double{mean[0]} - per_element * double{kShortElements}),
-            per_element / wire::mean_bytes(format)};
+  const auto per_element = [&](double of_long) {
+    return std::max(of_long / (4.0 * kLongElements),
+                    (of_long - double{mean[0]}) / double{kLongElements - kShortElements});
+  };
+  const double of_float = per_element(mean[1]);
+  Cost cost{.fixed = std::max(0.0, double{mean[0]} - of_float * double{kShortElements})};
+  if (wish_.floats_as) {
+    cost.per_byte = per_element(mean[3]) / wire::mean_bytes(wire::AggregationFormat::f32);
+    cost.per_coded = of_float / wire::mean_bytes(format);
+  } else {
+    cost.per_byte = of_float / wire::mean_bytes(format);
+  }
   if (pairs == 0) return cost;
   // No less than its bytes cost anywhere, whatever disturbed these sums.
   constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
@@ -273,12 +283,13 @@ std::pair<double, std::size_t> SwitchStream::measure_pairs(live::SwitchClient& c
 double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat format,
                                    protocol::SumForm form, const protocol::Held& held) const {
   const auto of_all = static_cast<double>(elements);
-  const double bytes = of_all * wire::mean_bytes(format);
+  const double of_bytes = wire::is_coded(format) && per_coded > 0 ? per_coded : per_byte;
+  const double of_dense = of_bytes * of_all * wire::mean_bytes(format);
   switch (form) {
     case protocol::SumForm::dense:
-      return seconds(bytes);
+      return fixed + of_dense;
     case protocol::SumForm::blocks:
-      return seconds(bytes * held.blocks);
+      return fixed + of_dense * held.blocks;
     case protocol::SumForm::pairs:
       break;
   }
@@ -301,7 +312,8 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
   log_.log(LogLevel::info, "plan", "the switch at {} makes {} for {}{}", to_string(at_.address), what(),
            place_.name(),
            wish_.is_measured()
-               ? fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9)
+               ? fmt::format(": {:.3g} ms and {:.3g} ms per MB{}", cost.fixed * 1e3, cost.per_byte * 1e9,
+                             cost.per_coded > 0 ? fmt::format(", of codes {:.3g}", cost.per_coded * 1e9) : "")
                : "");
 }
 

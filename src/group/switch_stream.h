@@ -46,10 +46,11 @@ class SwitchStream {
   // Seconds of a sum, as measured when this life began.
   struct Cost {
     double fixed = 0, per_byte = 0;  // of elements as they travel
+    double per_coded = 0;            // the same of coded formats; 0: they are not measured
     double per_pair = 0;             // on any rank; 0: pairs are not to be had
     std::size_t block = 0;           // elements
     std::size_t lanes = 1;           // among which blocks are dealt out
-    double seconds(double bytes) const { return fixed + per_byte * bytes; }
+    std::uint32_t exact = 0;         // sums of which nothing may be missing, after those that measured
     // Of a vector of which so much is on any rank; infinity: not in this form.
     double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
                    const protocol::Held& held) const;

@@ -38,8 +38,10 @@ double share_of_bytes(SumForm form, const protocol::Held& held) {
   return form == SumForm::blocks ? held.blocks : 1;
 }
 
+// Of float, as it travels.
 double rate_of(const SwitchStream::Cost& cost) {
-  return cost.per_byte > 1 / kMostRate ? 1 / cost.per_byte : kMostRate;
+  const double per_byte = cost.per_coded > 0 ? cost.per_coded : cost.per_byte;
+  return per_byte > 1 / kMostRate ? 1 / per_byte : kMostRate;
 }
 
 }  // namespace
@@ -323,8 +325,7 @@ std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t eleme
     if (const auto cost = stream->cost()) shares.push_back(share_of(*cost));
   if (!enough(shares.size())) return std::nullopt;
   return slowest(shares, elements, [&](const SwitchStream::Cost& cost, std::size_t of_one) {
-    return cost.seconds(least && chooses_forms() ? 0
-                                                 : static_cast<double>(of_one) * wire::mean_bytes(format));
+    return cost.seconds(least && chooses_forms() ? 0 : of_one, format, SumForm::dense, {});
   });
 }
 

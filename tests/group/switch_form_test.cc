@@ -271,6 +271,12 @@ TEST(Switched, AFormCostsWhatIsOnAnyRankTakes) {
   for (const AggregationFormat format :
        {AggregationFormat::f16, AggregationFormat::bf16, AggregationFormat::i32, AggregationFormat::scaled})
     EXPECT_TRUE(std::isinf(cost.seconds(100, format, SumForm::pairs, held)));
+  const group::SwitchStream::Cost coded{.fixed = 1, .per_byte = 0.5, .per_coded = 2};
+  const double bytes = 100 * wire::mean_bytes(AggregationFormat::block8);
+  EXPECT_EQ(coded.seconds(100, AggregationFormat::block8, SumForm::dense, held), 1 + 2 * bytes);
+  EXPECT_EQ(coded.seconds(100, AggregationFormat::block8, SumForm::blocks, held), 1 + 2 * bytes * 0.5);
+  EXPECT_EQ(coded.seconds(100, AggregationFormat::bf16, SumForm::dense, held), 1 + 0.5 * 200);
+  EXPECT_EQ(coded.seconds(100, AggregationFormat::i32, SumForm::dense, held), 1 + 0.5 * 400);
   const group::SwitchStream::Cost without{.fixed = 1, .per_byte = 0.5};
   EXPECT_TRUE(std::isinf(without.seconds(100, AggregationFormat::f32, SumForm::pairs, held)));
 }

@@ -208,6 +208,23 @@ TEST(Switched, ASumThatIsGivenUpEndsTheLifeAtOnce) {
   }
 }
 
+TEST(Switched, WhereFloatTravelsAsCodesItIsMeasuredAndWhatDoesNotToo) {
+  const live::Served served;
+  const auto address = served.service().address();
+  group::SwitchWish wish;
+  wish.wanted = true;
+  wish.at = {{address, to_string(address)}};
+  for (const bool coded : {false, true}) {
+    if (coded) wish.floats_as = wire::AggregationFormat::block4;
+    const group::SwitchStream::Place place{0, 1, coded ? "coded" : "as-it-is"};
+    const group::SwitchStream stream(wish, wish.at[0], place, Logger(0, LogLevel::none), [] {});
+    live::wait_until([&] { return stream.cost().has_value(); });
+    EXPECT_GT(stream.cost()->per_byte, 0);
+    EXPECT_EQ(stream.cost()->per_coded > 0, coded);
+    EXPECT_NE(stream.cost()->per_byte, stream.cost()->per_coded);
+  }
+}
+
 TEST(Switched, ABufferThatIsTooSmallIsSaidOnceByOneRankOfAHost) {
   const live::Served served;
   const auto address = served.service().address();
