@@ -10,7 +10,6 @@
 
 #include "base/units.h"
 #include "group/bounded_checks.h"
-#include "protocol/aggregation/tolerance.h"
 #include "protocol/bounded/adaptive_deadline.h"
 #include "protocol/bounded/loss_budget.h"
 #include "protocol/bounded/shape.h"
@@ -89,7 +88,7 @@ class BoundedWords {
         "otherwise: {}\n",
         expected.seconds ? fmt::format("predicted {:.4g} ms", *expected.seconds * 1e3)
                          : std::string("not measured"),
-        expected.where, limits, missing(), protocol::LingerTime::kWarmUp, deadline(),
+        expected.where, limits, missing(), expected.exact_sums, deadline(),
         otherwise.substr(0, otherwise.find('\n')));
   }
 

@@ -124,7 +124,9 @@ BoundedSwitch::Expected BoundedSwitch::expect(std::size_t count, DataType type) 
   } else if (const double otherwise = prices_of(count, element).otherwise; *expected.seconds >= otherwise) {
     expected.why_not = fmt::format("predicted {:.4g} ms", *expected.seconds * 1e3);
   }
-  if (expected.why_not.empty()) expected.most_missing = streams_->most_missing(count, ppm_);
+  if (!expected.why_not.empty()) return expected;
+  expected.most_missing = streams_->most_missing(count, ppm_);
+  expected.exact_sums = streams_->exact_sums();
   return expected;
 }
 

@@ -59,6 +59,7 @@ class BoundedSwitch {
   struct Expected {
     std::optional<double> seconds;   // empty: not measured
     std::uint64_t most_missing = 0;  // elements of each rank's
+    std::uint32_t exact_sums = 0;    // of a job's first, of which nothing may be missing
     std::uint32_t ppm = 0;
     std::string where;    // "127.0.0.1:4711 (environment), 12 sums"
     std::string why_not;  // it would not go by them; empty: it would

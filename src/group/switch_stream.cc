@@ -201,6 +201,8 @@ void SwitchStream::serve() {
       Cost cost = wish_.is_measured() ? measure(client) : tried(client);
       cost.block = client.terms().block;
       cost.lanes = client.terms().threads;
+      constexpr std::uint64_t kExact = protocol::LingerTime::kWarmUp;
+      cost.exact = static_cast<std::uint32_t>(kExact - std::min<std::uint64_t>(client.sums(), kExact));
       open(client, cost);
       serve(client);
       why = kGivenUp;

@@ -313,6 +313,13 @@ std::uint64_t SwitchStreams::most_missing(std::size_t elements, std::uint32_t pp
   return most;
 }
 
+std::uint32_t SwitchStreams::exact_sums() const {
+  std::uint32_t most = 0;
+  for (const auto& stream : streams_)
+    if (const auto cost = stream->cost()) most = std::max(most, cost->exact);
+  return most;
+}
+
 bool SwitchStreams::enough(std::size_t there) const {
   return equal_ ? there == wish_.at.size() : there > 0;
 }

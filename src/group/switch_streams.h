@@ -66,6 +66,8 @@ class SwitchStreams final : public protocol::SumStream {
   static protocol::SumLosses losses(const protocol::QueuedSum& sum);
   // Elements that may be missing of each rank's in a sum by those that are there.
   std::uint64_t most_missing(std::size_t elements, std::uint32_t ppm) const;
+  // A job's first of the group's at those that are there, of which nothing may be missing.
+  std::uint32_t exact_sums() const;
 
   // What a vector takes by those that are there, had they nothing in common on the way to them, and how many
   // have a part of it; empty: none is there, or of exact sums not all. Dense; `least`: where forms are

@@ -259,7 +259,7 @@ TEST(BoundedSwitch, IsExplained) {
                     ::testing::ContainsRegex("\np: 0.05: of each rank's 200000 elements up to [1-9][0-9]* "
                                              "may be missing, in whole blocks\n"));
         EXPECT_THAT(text, HasSubstr("\nmissing: counts as zero; with a residual"));
-        EXPECT_THAT(text, HasSubstr("\nexact calls: the first 20 sums of a job"));
+        EXPECT_THAT(text, HasSubstr("\nexact calls: the first 19 sums of a job"));
         EXPECT_THAT(text, HasSubstr("\ndeadline: 60 s "));
         EXPECT_THAT(text, HasSubstr("\notherwise: bounded, direct, up to "));
         EXPECT_THAT(sums->explain(100), HasSubstr("of each rank's 100 elements up to 0 may be missing"))
