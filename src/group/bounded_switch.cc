@@ -181,6 +181,8 @@ std::optional<LossReport> BoundedSwitch::sum(const BoundedCall& call, const std:
                                              std::int64_t deadline_ns) {
   task_.in = data;
   task_.out = static_cast<std::byte*>(call.out);
+  // What is left of the call's time is for datagrams.
+  task_.silence_ns = std::max<std::int64_t>((deadline_ns - live::now_ns()) / 2, 1);
   try {
     streams_->go(*sum_, task_);
     if (!have_it(deadline_ns, call.priority)) {

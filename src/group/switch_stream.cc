@@ -381,6 +381,7 @@ bool SwitchStream::step(live::SwitchClient& client) {
     client.start(vector, now + kNoDeadlineNs);
     results_ = client.counters().results;
     progress_ns_ = now;
+    silence_ns_ = task.silence_ns > 0 ? std::min(task.silence_ns, kSilenceNs) : kSilenceNs;
   }
   const bool done = client.step(now);
   traffic_ = past_;
@@ -397,10 +398,10 @@ bool SwitchStream::step(live::SwitchClient& client) {
   if (const std::uint64_t results = client.counters().results; results != results_) {
     results_ = results;
     progress_ns_ = now;
-  } else if (now - progress_ns_ > kSilenceNs) {
+  } else if (now - progress_ns_ > silence_ns_) {
     const std::string why = client.why_silent(progress_ns_);
-    throw_error(ErrorCode::timeout, "nothing has come of a sum for {} s{}{}", kSilenceNs / 1'000'000'000,
-                why.empty() ? "" : ": ", why);
+    throw_error(ErrorCode::timeout, "nothing has come of a sum for {:.2g} s{}{}",
+                static_cast<double>(silence_ns_) * 1e-9, why.empty() ? "" : ": ", why);
   }
   return false;
 }
@@ -411,8 +412,8 @@ void SwitchStream::wait(const live::SwitchClient& client) const {
   timespec left{0, 0};
   const bool sums = running_ != nullptr;
   if (sums) {
-    const std::int64_t until_ns = std::min(client.next_time_ns(), progress_ns_ + kSilenceNs);
-    const std::int64_t ns = std::clamp<std::int64_t>(until_ns - live::now_ns(), 0, kSilenceNs);
+    const std::int64_t until_ns = std::min(client.next_time_ns(), progress_ns_ + silence_ns_);
+    const std::int64_t ns = std::clamp<std::int64_t>(until_ns - live::now_ns(), 0, silence_ns_);
     left = {ns / 1'000'000'000, ns % 1'000'000'000};
   }
   ::ppoll(polled, 3, sums ? &left : nullptr, nullptr);

@@ -119,6 +119,7 @@ class SwitchStream {
   std::uint64_t results_ = 0;     // of the running sum, when there was the last one
   std::uint64_t again_ = 0;       // blocks that were sent again before it
   std::int64_t progress_ns_ = 0;  // and when
+  std::int64_t silence_ns_ = 0;   // after which it is given up
   std::optional<Cost> cost_;
   std::uint64_t sums_ = 0;  // in all
   Traffic past_, traffic_;  // of clients that were before this one, and with it

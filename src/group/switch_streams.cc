@@ -242,7 +242,7 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
       part.stream->pass(*part.sum);
     else
       part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format, task.form,
-                                  task.tolerance});
+                                  task.tolerance, task.silence_ns});
     begin = end;
   }
 }

@@ -222,6 +222,44 @@ TEST(BoundedSwitch, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
       through(at(served)));
 }
 
+// Within a call's timeout that is less than what is silence otherwise. One after the other, as none of them
+// has to be quick enough.
+TEST(BoundedSwitch, ASilentSwitchLeavesTimeForDatagrams) {
+  std::atomic<bool> silent{false};
+  live::SwitchServiceOptions options;
+  options.send = [&](int fd, mmsghdr* messages, unsigned n) {
+    return silent ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
+  };
+  const live::Served served(options);
+  int ended_well = 0;
+  for (int tries = 0; tries < 10 && ended_well < kSwitched; ++tries) {
+    silent = false;
+    std::atomic<int> well{0};
+    run_ranks(
+        kSwitched,
+        [&](Group& group) {
+          const auto sums = BoundedSums::make(group, {.p = 0.1});
+          sum_until_by_switch(group, *sums);
+          group.barrier();
+          silent = true;
+          std::vector<float> ones(1000, 1.F);
+          const std::string error = error_of([&] {
+            const LossReport report = sums->all_reduce({.in = ones.data(),
+                                                        .out = ones.data(),
+                                                        .count = ones.size(),
+                                                        .timeout = std::chrono::milliseconds(700)});
+            EXPECT_FALSE(report.by_switch);
+            EXPECT_TRUE(are_all(ones, kSwitched));
+            ++well;
+          });
+          group.barrier();
+        },
+        through(at(served)));
+    ended_well = well;
+  }
+  EXPECT_EQ(ended_well, kSwitched);
+}
+
 TEST(BoundedSwitch, ARankThatLeavesEndsTheCallWithALineThatNamesIt) {
   const live::Served served;
   std::atomic<int> told{0};

@@ -42,7 +42,8 @@ struct SumTask {
   std::size_t bytes = 0;
   wire::AggregationFormat format = wire::AggregationFormat::f32;  // never `pairs`
   SumForm form = SumForm::dense;
-  Tolerance tolerance = {};  // without `losses`, which its QueuedSum has
+  Tolerance tolerance = {};     // without `losses`, which its QueuedSum has
+  std::int64_t silence_ns = 0;  // nothing comes of it for so long: what makes it is left; 0: as that has it
 };
 
 // Shares of a vector that are not zero.
