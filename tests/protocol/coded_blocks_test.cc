@@ -142,6 +142,34 @@ TEST(CodedBlocks, ThatAreMissingInASumAreAllInTheResidual) {
   for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(residual[i], in[i] + before[i]);
 }
 
+TEST(CodedBlocks, ThatAreNoNumbersInOneSumDoNotSpoilThoseToCome) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const AggregationFormat format : kCodes)
+    for (const float odd : {kInf, -kInf, std::nanf("")})
+      for (const bool was_odd : {false, true})  // before the sum, or comes with it
+        for (const bool missing : {true, false}) {
+          const std::vector<float> finite = drawn(1, 256), before = drawn(2, 256);
+          std::vector<float> in = finite, residual = before, out(256);
+          (was_odd ? residual : in)[5] = odd;
+          SummedTensor tensor;
+          tensor.reset(coded_sum(format, in, out, &residual), 3);
+          std::vector<std::byte> data(wire::data_bytes(format, 256));
+          tensor.write(0, wire::kZeroExponent, data.data());
+          tensor.remember(0, missing);
+          for (std::size_t i = 0; i < 256; ++i) ASSERT_TRUE(std::isfinite(residual[i])) << i;
+          EXPECT_EQ(residual[5], was_odd ? 0 : before[5]);
+          if (missing) {
+            EXPECT_EQ(residual[6], in[6] + before[6]) << "beside it nothing is lost";
+          }
+          const std::vector<float> kept = residual;
+          tensor.reset(coded_sum(format, finite, out, &residual), 3);
+          tensor.write(0, wire::kZeroExponent, data.data());
+          const std::vector<float> sent = decoded(format, data, 256);
+          for (std::size_t i = 0; i < 256; ++i)
+            ASSERT_NEAR(sent[i], finite[i] + kept[i], 3.5 / 2 / top_code_of(format)) << i;
+        }
+}
+
 TEST(CodedBlocks, OfSparseTensorsTravelWhereTheResidualHoldsSomething) {
   for (const std::uint16_t lanes : std::initializer_list<std::uint16_t>{1, 2}) {
     std::vector<float> in(8 * 16, 0.0F), residual = in, out = in;

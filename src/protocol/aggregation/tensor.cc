@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -16,6 +17,21 @@ namespace {
 std::uint64_t blocks_of_lane(const Sum& sum) {
   const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
   return all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
+}
+
+// Of floats: what is finite in `from`; elsewhere what was there, or zero, should that not be finite, either.
+void take_finite(std::byte* to, const std::byte* from, std::size_t count) {
+  if (kernel::max_magnitude(from, count) < kernel::kNotFiniteBits) {
+    if (to != from) std::memcpy(to, from, count * sizeof(float));
+    return;
+  }
+  for (std::size_t i = 0; i < count * sizeof(float); i += sizeof(float)) {
+    float before = 0, now = 0;
+    std::memcpy(&before, to + i, sizeof before);
+    std::memcpy(&now, from + i, sizeof now);
+    if (!std::isfinite(now)) now = std::isfinite(before) ? before : 0;
+    std::memcpy(to + i, &now, sizeof now);
+  }
 }
 
 }  // namespace
@@ -127,14 +143,21 @@ void SummedTensor::remember(std::uint64_t block, bool missing) {
   if (sum_.tolerance.residual == nullptr) return;
   std::byte* const residual = sum_.tolerance.residual + offset(block);
   const std::size_t count = count_of(block);
-  if (missing)
-    kernel::reduce_function(wire::type_in_memory(sum_.format), ReduceOp::sum)(residual, residual,
-                                                                              sum_.in + offset(block), count);
-  else if (wire::is_coded(sum_.format))  // once more as it was sent, before what it was made of is gone
-    kernel::encode_with_feedback(gradient_format(sum_.format), sum_.in + offset(block), residual, count,
-                                 scratch_.data(), rounding(block));
-  else
+  const std::byte* const in = sum_.in + offset(block);
+  if (wire::is_coded(sum_.format)) {
+    if (missing) {
+      kernel::reduce_function(DataType::f32, ReduceOp::sum)(scratch_.data(), in, residual, count);
+      take_finite(residual, scratch_.data(), count);
+    } else {  // once more as it was sent, before what it was made of is gone
+      kernel::encode_with_feedback(gradient_format(sum_.format), in, residual, count, scratch_.data(),
+                                   rounding(block));
+      take_finite(residual, residual, count);
+    }
+  } else if (missing) {
+    kernel::reduce_function(wire::type_in_memory(sum_.format), ReduceOp::sum)(residual, residual, in, count);
+  } else {
     std::memset(residual, 0, count * wire::element_bytes(sum_.format));
+  }
 }
 
 void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {

@@ -44,6 +44,8 @@ struct Tolerance {
   // sum.count elements, or null: what was missing is gone. They are added to the input; afterwards they are
   // what was missing of this worker's, and zero elsewhere; of coded formats (coded_blocks.h), of which also
   // sparse sums have them, what its code has lost, to the bit: what they stood for is input + before - after.
+  // There an element that is no finite number, as input + before or as its code, keeps what it was, and zero
+  // if that was not finite, either: it would spoil all that it has a scale with in all sums to come.
   // After a failure they may be of neither.
   std::byte* residual = nullptr;
   bool rescale = false;  // what is missing counts as the mean of those that came. Not of i32
