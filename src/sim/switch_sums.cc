@@ -110,7 +110,8 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
 
 class SwitchSums::WorkerHost : public DatagramHosts::Host {
  public:
-  // `worker`: of the switches that it sends to, which are so many, from the first of these on.
+  // `worker`: of the switches that it sends to, which are so many, from the first of these on: that of a
+  // rack, or, where the first of all is among them, those that all send to.
   WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t overtaken, std::size_t worker,
              std::size_t first, std::size_t lanes)
       : Host(sums.hosts_, node, rank, overtaken), sums_(sums) {
@@ -122,6 +123,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
     terms.slots = sums.job_.terms.slots;
     terms.columns = sums.job_.terms.columns;
     terms.block = sums.job_.terms.block;
+    terms.rack = static_cast<std::uint16_t>(first == 0 ? 0 : first - 1);
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       SwitchHost& to = *sums.switches_[first + lane];
       lanes_.push_back(std::make_unique<Lane>(*this, to, terms));

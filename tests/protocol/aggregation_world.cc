@@ -83,6 +83,7 @@ void AggregationWorld::open(Job& job) {
     terms.slots = job.terms.slots;
     terms.columns = job.terms.columns;
     terms.block = job.terms.block;
+    terms.rack = static_cast<std::uint16_t>(member->rack);
     terms.times = {2'000'000, 200'000, 20'000'000};
     member->worker = std::make_unique<AggregationWorker>(terms, *member);
     member->sum = begin;

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "base/random.h"
+#include "kernel/gradient_block.h"
 #include "protocol/aggregation/tensor.h"
+#include "protocol/aggregation/worker.h"
 #include "protocol/aggregation_loss_world.h"
 #include "protocol/one_switch.h"
+#include "protocol/unpacked_message.h"
 
 namespace talweg::protocol {
 namespace {
@@ -83,7 +86,7 @@ std::vector<std::byte> coded_by_worker(AggregationFormat format, const std::vect
   Sum sum = coded_sum(format, values, out, nullptr);
   sum.block = static_cast<std::uint16_t>(values.size());
   SummedTensor tensor;
-  tensor.reset(sum, 1, coding_seed(operation, Coder::worker, worker));
+  tensor.reset(sum, 1, coding_seed(operation, Coder::worker, 0, worker));
   std::vector<std::byte> data(wire::data_bytes(format, values.size()));
   tensor.write(0, wire::kZeroExponent, data.data());
   return data;
@@ -194,6 +197,77 @@ TEST(CodedBlocks, OfSparseTensorsTravelWhereTheResidualHoldsSomething) {
   }
 }
 
+// How many random numbers of the first are those of the second, `shift` elements further on.
+std::size_t alike(std::uint64_t first, std::uint64_t second, std::int64_t shift) {
+  std::size_t count = 0;
+  for (std::uint32_t i = 100; i < 1100; ++i)
+    count += kernel::random_fraction(first, i) ==
+             kernel::random_fraction(second, i + static_cast<std::uint32_t>(shift));
+  return count;
+}
+
+TEST(CodedBlocks, RandomNumbersOfTwoCodersAreNoShiftsOfEachOther) {
+  std::vector<std::uint64_t> seeds;
+  for (const Coder coder : {Coder::top, Coder::rack, Coder::worker})
+    for (const std::uint16_t rack : std::initializer_list<std::uint16_t>{0, 1})
+      for (const std::uint16_t number : std::initializer_list<std::uint16_t>{0, 1, 2})
+        for (const std::uint32_t operation : {1U, 2U})
+          seeds.push_back(coding_seed(operation, coder, rack, number));
+  for (std::size_t a = 0; a < seeds.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      for (std::int64_t shift = -4; shift <= 4; ++shift)
+        ASSERT_LE(alike(seeds[a], seeds[b], shift), 2U) << a << ", " << b << ", by " << shift;
+      // What makes the kernel begin with the same number.
+      const auto low = static_cast<std::int64_t>(seeds[a] & 0xffffffff) - (seeds[b] & 0xffffffff);
+      ASSERT_LE(alike(seeds[a], seeds[b], low), 2U) << a << ", " << b;
+    }
+}
+
+// What a worker sends first, of 64 values without a residual.
+std::vector<std::byte> first_sent(std::uint16_t rack, std::uint16_t number) {
+  struct Sink : DatagramSink {
+    void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
+      data = UnpackedMessage(header, payload).data.at(0);
+    }
+    std::vector<std::byte> data;
+  } sink;
+  WorkerTerms terms;
+  terms.worker = number;
+  terms.workers = 4;
+  terms.rack = rack;
+  const std::vector<float> in = drawn(1, 64);
+  std::vector<float> out(64);
+  AggregationWorker worker(terms, sink);
+  worker.start(coded_sum(AggregationFormat::block4, in, out, nullptr), 1, 1'000'000'000, 0);
+  return sink.data;
+}
+
+TEST(CodedBlocks, OfTheSameValuesAreRoundedAnotherWayByEachWorkerOfEachRackAndEachThreadOfASwitch) {
+  constexpr AggregationFormat format = AggregationFormat::block4;
+  std::vector<std::vector<std::byte>> made;
+  for (const std::uint16_t rack : std::initializer_list<std::uint16_t>{0, 1})
+    for (const std::uint16_t number : std::initializer_list<std::uint16_t>{0, 1})
+      made.push_back(first_sent(rack, number));
+  EXPECT_EQ(first_sent(1, 1), made.back()) << "and the same way again";
+  for (const bool below : {false, true})
+    for (const std::uint16_t rack : std::initializer_list<std::uint16_t>{0, 1})
+      for (const std::uint16_t thread : std::initializer_list<std::uint16_t>{0, 1}) {
+        if (!below && rack > 0) continue;
+        JobTerms terms = coded_terms(2);
+        if (below) terms.above = SwitchAbove{rack, 1000};
+        terms.self = static_cast<std::uint16_t>(2 + thread);
+        OneSwitch box(terms);
+        std::vector<Said> said;
+        for (const std::uint16_t w : std::initializer_list<std::uint16_t>{0, 1})
+          said = box.hand(box.header(w, 1),
+                          contribution_of(format, coded_by_worker(format, drawn(w, 64), w), 64));
+        ASSERT_EQ(said.size(), 1U);
+        made.push_back(said[0].data.at(0));
+      }
+  for (std::size_t a = 0; a < made.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) EXPECT_NE(made[a], made[b]) << a << ", " << b;
+}
+
 // Three workers, in two orders.
 TEST(CodedBlocks, AreSummedInFloatAndComeBackAsTheCodeOfTheSum) {
   constexpr std::uint16_t kCount = 300;
@@ -211,7 +285,7 @@ TEST(CodedBlocks, AreSummedInFloatAndComeBackAsTheCodeOfTheSum) {
         kernel::decode_add(gradient_format(format), parts[w].data(), kCount, sum.data());
       std::vector<std::byte> expected(result.size());
       kernel::encode(gradient_format(format), sum.data(), kCount, expected.data(),
-                     at_random(coding_seed(1, Coder::top, 0), 0));
+                     at_random(coding_seed(1, Coder::top, 0, terms.self), 0));
       EXPECT_EQ(result, expected);
       // Whoever asks again has the same bytes.
       const auto again = box.hand(box.header(1, 1), contribution_of(format, parts[1], kCount));
@@ -317,7 +391,7 @@ TEST(CodedBlocks, OfASwitchAboveArePassedOnToTheBit) {
       kernel::decode_add(gradient_format(format), part.data(), kCount, sum.data());
     std::vector<std::byte> expected(wire::data_bytes(format, kCount));
     kernel::encode(gradient_format(format), sum.data(), kCount, expected.data(),
-                   at_random(coding_seed(1, Coder::rack, 1), 0));
+                   at_random(coding_seed(1, Coder::rack, 1, terms.self), 0));
     EXPECT_EQ(up[0].data.at(0), expected);
     box.now_ns = 2000;
     const auto once_more = box.hand(box.header(1, 1), contribution_of(format, parts[1], kCount));
@@ -360,7 +434,7 @@ TEST(CodedBlocks, SumsOfManyCallsComeToWhatWentInWithAResidualOrWithout) {
                                                   std::vector<std::byte>(wire::data_bytes(format, kCount)));
         for (std::uint16_t w = 0; w < 2; ++w) {
           tensors[w].reset(coded_sum(format, in[w], out, feedback ? &residuals[w] : nullptr), 2,
-                           coding_seed(call, Coder::worker, w));
+                           coding_seed(call, Coder::worker, 0, w));
           tensors[w].write(0, wire::kZeroExponent, parts[w].data());
           tensors[w].remember(0, false);
         }

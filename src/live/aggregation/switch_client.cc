@@ -50,6 +50,7 @@ protocol::WorkerTerms worker_terms(const SwitchClientOptions& options, const wir
   t.slots = terms.slots;
   t.columns = terms.columns;
   t.block = terms.block;
+  t.rack = options.rack;
   return t;
 }
 

@@ -298,8 +298,9 @@ void JobSlots::write_coded(const Round& round, const std::byte* sums, std::byte*
     std::memcpy(data, sums, wire::data_bytes(round.format, round.count));
     return;
   }
-  const std::uint64_t seed = terms_.above ? coding_seed(round.operation, Coder::rack, terms_.above->worker)
-                                          : coding_seed(round.operation, Coder::top, 0);
+  const std::uint64_t seed =
+      terms_.above ? coding_seed(round.operation, Coder::rack, terms_.above->worker, terms_.self)
+                   : coding_seed(round.operation, Coder::top, 0, terms_.self);
   kernel::encode(gradient_format(round.format), sums, round.count, data,
                  at_random(seed, round.block * terms_.block));
 }

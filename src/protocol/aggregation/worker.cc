@@ -95,7 +95,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     tensor_.reset(granules, terms_.workers);
     pairs_.reset(sum, step());
   } else {
-    tensor_.reset(sum, terms_.workers, coding_seed(operation, Coder::worker, terms_.worker));
+    tensor_.reset(sum, terms_.workers, coding_seed(operation, Coder::worker, terms_.rack, terms_.worker));
   }
   const std::uint64_t allowance = std::min<std::uint64_t>(blocks_that_may_be_missing(sum), 0xffff);
   absent_ = {tensor_.blocks(), allowance, 0, 0};

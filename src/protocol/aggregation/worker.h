@@ -71,6 +71,7 @@ struct WorkerTerms {
   std::uint8_t columns = 1;
   std::uint16_t block = 256;  // elements of one, at most
   RoundTimes times;
+  std::uint16_t rack = 0;  // of its switch, where there are several below another
 };
 
 struct WorkerCounters {
