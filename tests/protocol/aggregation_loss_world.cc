@@ -201,6 +201,10 @@ void AggregationLossWorld::record(const wire::DatagramHeader& header, std::span<
     std::vector<std::uint16_t> names;
     for (std::size_t i = 0; i < entry.absent; ++i) names.push_back(wire::absent_at(data, i));
     const auto [known, is_new] = absent_.try_emplace({header.own32, entry.block}, names);
+    const auto [said, first] = said_.try_emplace({header.own32, entry.block}, data.begin(), data.end());
+    if (!first && !std::ranges::equal(said->second, data))
+      problem(
+          fmt::format("block {} of sum {} has other bytes when it is said again", entry.block, header.own32));
     if (!is_new && known->second != names)
       problem(fmt::format("block {} of sum {} has lost other workers when it is said again", entry.block,
                           header.own32));

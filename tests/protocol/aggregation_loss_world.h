@@ -89,6 +89,7 @@ class AggregationLossWorld {
   std::int64_t now_ns_ = 0, box_armed_ns_ = 0;
   std::uint64_t made_ = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint16_t>> absent_;  // by sum and block
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::byte>> said_;        // as absent_
   std::vector<std::vector<float>> outputs_;
   std::vector<std::vector<double>> contributed_;  // as outputs_, by what workers' residuals say
   std::vector<std::string> trace_, problems_;
