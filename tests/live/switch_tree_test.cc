@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -138,31 +139,45 @@ TEST(SwitchTree, SumsWhatAllRacksSendInOneStreamOfEach) {
   EXPECT_EQ(above.counters.rounds, below.counters.rounds);
 }
 
-// Each rack's switch codes its sum, the one above that of all, which is passed on as it is.
+// Each rack's switch codes its sum, the one above that of all, which is passed on as it is. What a worker has
+// contributed is what its residual does not hold. A unit of 4 bits may be more than that: whether each worker
+// is in the sum once is seen by what all errors have in common with its values, which is nothing.
 TEST(SwitchTree, SumsOfCodesAreTheSameBitsInAllRacksAndOffByWhatCodingTakes) {
   for (const AggregationFormat format : {AggregationFormat::block8, AggregationFormat::block4}) {
     const Tree tree({}, {});
     constexpr std::size_t kCount = 50'000;
-    std::vector<std::vector<float>> sums(kInAll);
-    const auto mine = [](std::uint16_t number, std::size_t i) {
-      return static_cast<float>(Random(number, i).uniform() * 2 - 1);
-    };
+    std::vector<std::vector<float>> sums(kInAll), sent(kInAll);
     expect_none(run_tree(tree.workers(), [&](SwitchClient& client, std::uint16_t number) {
-      std::vector<float> data(kCount);
-      for (std::size_t i = 0; i < kCount; ++i) data[i] = mine(number, i);
+      std::vector<float> in(kCount), data(kCount), residual(kCount, 0.0F);
+      for (std::size_t i = 0; i < kCount; ++i)
+        in[i] = static_cast<float>(Random(number, i).uniform() * 2 - 1);
       const auto bytes = std::as_writable_bytes(std::span(data));
-      client.all_reduce({bytes.data(), bytes.data(), bytes.size(), bytes.size(), format}, soon());
+      SwitchVector vector{std::as_bytes(std::span(in)).data(), bytes.data(), bytes.size(), bytes.size(),
+                          format};
+      vector.tolerance.residual = std::as_writable_bytes(std::span(residual)).data();
+      client.all_reduce(vector, soon());
       sums[number] = data;
+      for (std::size_t i = 0; i < kCount; ++i) in[i] -= residual[i];
+      sent[number] = in;
     }));
+    if (testing::Test::HasFailure()) return;
     const double top = format == AggregationFormat::block8 ? 127 : 7;
     for (const auto& sum : sums) ASSERT_TRUE(sum == sums[0]);
-    // A unit of each worker, of each rack, and of the switch above, each of what is no larger than this.
-    const double bound = (kInAll + kInAll + (kInAll + 2.0 * kInAll / top)) / top * 1.0001;
+    // A unit of each rack, and one of the switch above, each of what is no larger than this.
+    const double unit = (kInAll + (kInAll + kInAll / top)) / top * 1.0001;
+    double along[kInAll] = {}, squares[kInAll] = {};
     for (std::size_t i = 0; i < kCount; ++i) {
-      double sum = 0;
-      for (std::uint16_t w = 0; w < kInAll; ++w) sum += static_cast<double>(mine(w, i));
-      ASSERT_NEAR(static_cast<double>(sums[0][i]), sum, bound) << i;
+      double error = static_cast<double>(sums[0][i]);
+      for (const auto& its : sent) error -= static_cast<double>(its[i]);
+      ASSERT_LE(std::abs(error), unit) << i;
+      for (std::uint16_t w = 0; w < kInAll; ++w) {
+        along[w] += error * static_cast<double>(sent[w][i]);
+        squares[w] += static_cast<double>(sent[w][i]) * static_cast<double>(sent[w][i]);
+      }
     }
+    // Hoeffding: errors of mean zero are beyond 4 of these with a probability of 3e-14.
+    for (std::uint16_t w = 0; w < kInAll; ++w)
+      EXPECT_LE(std::abs(along[w]), 4 * unit * std::sqrt(squares[w])) << "worker " << w;
   }
 }
 
