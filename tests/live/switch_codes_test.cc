@@ -1,4 +1,7 @@
 // Sums at a switch that serves in a thread, of vectors that travel as codes of 8 or 4 bits.
+#include <sys/socket.h>
+
+#include <atomic>
 #include <cmath>
 #include <memory>
 
@@ -126,6 +129,31 @@ TEST(SwitchCodes, OfAnotherFormatOnAnotherWorkerAreAMismatchThatBothHear) {
                 testing::AllOf(testing::HasSubstr("mismatch: sum "),
                                testing::HasSubstr("worker 0 has 1000 elements of block8, dense, worker 1 has "
                                                   "1000 elements of block4, dense")));
+}
+
+// One that has summed codes in this job knows them, whatever ends its connection later.
+TEST(SwitchCodes, AConnectionThatEndsIsSaidToBeAnEarlierVersionsOnlyBeforeTheFirstSumOfCodes) {
+  for (const bool has_summed : {false, true}) {
+    const Served served;
+    std::atomic<bool> over{false};
+    const auto errors = run(all(served, 2), [&](SwitchClient& client, std::uint16_t number) {
+      std::vector<std::byte> bytes(1000 * sizeof(float));
+      if (has_summed) client.all_reduce(vector_of(bytes, AggregationFormat::block4), soon());
+      if (number == 1) return wait_until([&] { return over == true; });
+      try {
+        client.start(vector_of(bytes, AggregationFormat::block8), soon());
+        ::shutdown(client.sockets()[1], SHUT_RD);
+        while (!client.step(now_ns())) {
+        }
+      } catch (...) {
+        over = true;
+        throw;
+      }
+      over = true;
+    });
+    EXPECT_THAT(errors[0], testing::HasSubstr("the switch has ended the connection"));
+    EXPECT_EQ(errors[0].ends_with(": does its version know sums of block8?"), !has_summed) << errors[0];
+  }
 }
 
 }  // namespace

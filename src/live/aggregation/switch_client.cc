@@ -386,6 +386,7 @@ bool SwitchClient::step(std::int64_t now) {
     }
   if (all_done()) {
     running_ = false;
+    knows_codes_ = knows_codes_ || wire::is_coded(static_cast<wire::AggregationFormat>(current_.format));
     return true;
   }
   hear();
@@ -445,7 +446,7 @@ void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
 // What a switch of an earlier version may make of the sum that runs: codes are not in its messages.
 std::string SwitchClient::perhaps_its_version() const {
   const auto format = static_cast<wire::AggregationFormat>(current_.format);
-  if (!wire::is_coded(format) || counters().results != counted_.results) return {};
+  if (!wire::is_coded(format) || knows_codes_ || counters().results != counted_.results) return {};
   return fmt::format(": does its version know sums of {}?", wire::name(format));
 }
 

@@ -176,6 +176,7 @@ class SwitchClient {
   std::uint32_t spoken_ = 0;    // the sum that the switch was told of last
   std::int64_t spoken_ns_ = 0;  // and when
   bool running_ = false;
+  bool knows_codes_ = false;  // the switch: a sum of a coded format has ended
   std::int64_t announce_ns_ = 0;
   std::int64_t words_ns_ = 0;  // until when the switch may say what the workers have that do not agree
   std::optional<wire::SwitchLeft> left_;  // the first of those that have
