@@ -392,17 +392,18 @@ CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
   return pricing;
 }
 
-double CostModel::seconds(const Forest& forest) const {
-  return agreement(forest.request).seconds() + priced<double>(forest).most(blocks_in_turn(forest)).time;
+double CostModel::seconds(const Forest& forest, bool begun) const {
+  return (begun ? Spent{} : agreement(forest.request)).seconds() +
+         priced<double>(forest).most(blocks_in_turn(forest)).time;
 }
 
 double CostModel::busiest(const Forest& forest) const {
   return priced<double>(forest).busiest();
 }
 
-Breakdown CostModel::breakdown(const Forest& forest) const {
+Breakdown CostModel::breakdown(const Forest& forest, bool begun) const {
   auto [time, limiter, without] = priced<Spent>(forest).most(blocks_in_turn(forest));
-  const Spent agreed = agreement(forest.request);
+  const Spent agreed = begun ? Spent{} : agreement(forest.request);
   time = time + agreed;
   without = without + Spent{agreed.processors + agreed.latency, agreed.links + agreed.latency,
                             agreed.links + agreed.processors};

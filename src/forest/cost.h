@@ -151,12 +151,13 @@ class CostModel {
   explicit CostModel(const cluster::Cluster& cluster, const CostParameters& parameters = {});
 
   // The forest must be one that verify() accepts on this cluster, with chunks chosen.
-  double seconds(const Forest& forest) const;
+  // `begun`: messages before have told that all ranks have, so that nobody waits for announcements.
+  double seconds(const Forest& forest, bool begun = false) const;
   // Of these, what the busiest link, group or processor has to do: calls that are under way together take
   // turns there, and what else each of them takes passes meanwhile.
   double busiest(const Forest& forest) const;
   // Adds up to seconds(), but for rounding.
-  Breakdown breakdown(const Forest& forest) const;
+  Breakdown breakdown(const Forest& forest, bool begun = false) const;
   // Sets every tree's chunk: as above, a multiple of 64 bytes, in chunks of equal size, within the bounds;
   // the whole slice when that is shorter.
   void choose_chunks(Forest& forest) const;

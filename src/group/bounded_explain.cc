@@ -47,8 +47,8 @@ class BoundedWords {
         forest::even_request(Collective::all_reduce, group_.size(), 0, static_cast<std::int64_t>(count_),
                              static_cast<std::int64_t>(size_of(type_))),
         *model, servers_, memo);
-    const double words = model->seconds(plan.words), push = model->seconds(plan.push),
-                 pull = model->seconds(plan.pull);
+    const double words = model->seconds(plan.words, true), push = model->seconds(plan.push, true),
+                 pull = model->seconds(plan.pull, true);
     const double all = words + push + pull;
     return fmt::format(
         "bounded, direct, up to {} packets of {} to a server, predicted {:.4g} ms\n"

@@ -90,8 +90,8 @@ BoundedSwitch::Prices BoundedSwitch::prices_of(std::size_t count, std::size_t el
       forest::even_request(Collective::all_reduce, group_->size(), 0, static_cast<std::int64_t>(count),
                            static_cast<std::int64_t>(element_bytes)),
       *model, {}, memo);
-  const double words = model->seconds(plan.words);
-  return at->second = {words, words + model->seconds(plan.push) + model->seconds(plan.pull)};
+  const double words = model->seconds(plan.words, true);
+  return at->second = {words, words + model->seconds(plan.push, true) + model->seconds(plan.pull, true)};
 }
 
 // Empty: no switch is there.

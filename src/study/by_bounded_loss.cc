@@ -73,9 +73,10 @@ Prediction predict_bounded(const forest::Request& request, const forest::CostMod
   const auto predicted = [&](const forest::Forest& forest) {
     Prediction prediction;
     const forest::Offer offer = forest::offer(forest, model);
-    prediction.seconds = offer.seconds;
+    // It is the words that tell that all have begun.
+    prediction.seconds = std::isfinite(offer.seconds) ? model.seconds(forest, true) : offer.seconds;
     prediction.flows = offer.flows;
-    prediction.breakdown = model.breakdown(forest);
+    prediction.breakdown = model.breakdown(forest, true);
     return prediction;
   };
   const steer::BoundedPlan plan = steer::plan_bounded(request, model, servers, memo);

@@ -40,6 +40,20 @@ TEST(CostOfCalls, WhereDataDoNotTellAllThatAllHaveBegunTheyWaitForTheLastOne) {
   EXPECT_LT(seconds_of("direct", Collective::gather, nine, 0), of_nine + 60e-6 + 10 * batch);
 }
 
+TEST(CostOfCalls, WhereMessagesBeforeHaveToldThatAllHaveBegunNobodyWaits) {
+  const auto two = gigabit_star(2);
+  const CostModel model(two);
+  const double agreed = 2 * CostParameters{}.tcp.per_batch + 60e-6 +
+                        static_cast<double>(CostParameters{}.header_bytes + 66) / kStarRate;
+  for (const Collective op : {Collective::broadcast, Collective::all_reduce}) {
+    const char* const planner = op == Collective::broadcast ? "direct" : "one_hop";
+    const Forest forest = find_planner(planner).plan(make_request(op, 2, 1000, false, 0, 1), two);
+    const double waits = op == Collective::broadcast ? agreed : 0;
+    EXPECT_NEAR(model.seconds(forest) - model.seconds(forest, true), waits, 1e-6) << name(op);
+    EXPECT_NEAR(model.breakdown(forest, true).seconds(), model.seconds(forest, true), 1e-12) << name(op);
+  }
+}
+
 TEST(CostOfCalls, WhereDataTellThatAllHaveBegunNobodyWaits) {
   for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter, Collective::barrier})
     EXPECT_TRUE(data_carry_agreement(make_request(op, 4, op == Collective::barrier ? 0 : 8))) << name(op);
