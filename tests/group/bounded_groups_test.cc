@@ -197,7 +197,7 @@ using Urgent = std::function<void(std::vector<std::byte>&)>;
 void expect_overtaken(const std::function<Urgent(Group&)>& make) {
   constexpr std::size_t kBulk = 4 << 20, kUrgentBytes = 4 << 20;  // floats, bytes
   constexpr std::uint64_t kMuch = 2 * kUrgentBytes;
-  constexpr int kSums = 4, kTries = 30;
+  constexpr int kSums = 4, kTries = 100;
   const Variable no_shm("TALWEG_SHM", "0");
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   std::atomic<bool> done{false};
