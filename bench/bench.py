@@ -36,6 +36,7 @@ import streaming  # noqa: E402
 import traces  # noqa: E402
 import training  # noqa: E402
 import transport  # noqa: E402
+import unseen  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
@@ -68,8 +69,8 @@ def parse_arguments(words=None):
     parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
                         help="what tables show; both are measured, streams up to 16 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
-    parser.add_argument("--seeds", help="of mesh, fabric, drawn and probe's asymmetric clusters, such as 2,3; "
-                                        "default: 0 to 7, 0 to 2, 1 to 4, and 1 to 20")
+    parser.add_argument("--seeds", help="of mesh, fabric, drawn, unseen and probe's asymmetric clusters, such as 2,3; "
+                                        "default: 0 to 7, 0 to 2, 1 to 4, 31, and 1 to 20")
     parser.add_argument("--op", help="of drawn: collectives, such as all_gather,broadcast; default: all_reduce")
     parser.add_argument("--mbit", metavar="LEAST-MOST", type=parse_rates,
                         help="of drawn: rates of links in Mbit/s, such as 1000-100000; default: 5-200, or 20 times as much")
@@ -139,6 +140,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return predict.run(ranks, runner, settings)
     if scenario == "drawn":
         return drawn.run(ranks, settings)
+    if scenario == "unseen":
+        return unseen.run(ranks, runner, settings)
     if scenario == "probe":
         return probe.run(ranks, settings)
     if scenario == "plan":

@@ -108,6 +108,12 @@ MEDIAN, WORST = 0.08, 0.25  # what the three times of a planner at a size may be
 ASKED = f"median within {MEDIAN:.0%}, worst within {WORST:.0%}"
 
 
+def errors_of(record):
+    """What the three times of a record are apart, by the keys of ERRORS."""
+    model, simulator, lab = (record[key] for key in ("predicted_ms", "simulated_ms", "measured_ms"))
+    return {"error": model / lab - 1, "simulation_error": simulator / lab - 1, "error_of_simulation": model / simulator - 1}
+
+
 def summary(planner, records):
     """Of one planner's records, or of all: the median of |error| and the worst error of each comparison."""
     line = {"planner": planner, "pairs": len(records)}
@@ -159,8 +165,7 @@ def run_network(network, ranks, processor, runner, settings):
                 if time_ms is None:
                     line.append("-")
                     continue
-                records[-1] |= {"error": expected / time_ms - 1, "simulation_error": simulated_ms / time_ms - 1,
-                                "error_of_simulation": expected / simulated_ms - 1}
+                records[-1] |= errors_of(records[-1])
                 line.append("/".join(error_text(records[-1][key]) for key in ("error", "simulation_error")))
                 times[planner] = time_ms
             # What the choice cost: the measured time of what is taken over the best measured one.

@@ -23,6 +23,7 @@ import streaming
 import traces
 import training
 import transport
+import unseen
 
 # Name: (title, ranks, rows).
 SCENARIOS = {
@@ -49,6 +50,7 @@ SCENARIOS = {
     "sim": ("The packet simulator", [1], simulator.rows),
     "predict": ("Predicted times", [2, 4, 6, 8], predict.rows),
     "drawn": ("Predicted and simulated times", [3, 8, 16, 32], drawn.rows),
+    "unseen": ("Predicted, simulated and measured times", [4, 8, 16, 32], unseen.rows),
     "traces": ("Reading traces of training", [1], traces.rows),
     "replay": ("Recorded steps, played back", [2, 4], replay.rows),
     "probe": ("Finding a network out", [4, 8], probe.rows),
