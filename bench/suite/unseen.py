@@ -64,7 +64,7 @@ def records_of(kind, seed, workers, processor, settings):
             words = ["simulate", cluster, "--bytes", size, "--algo", planner, *SWITCHES, "--warmup", 1, "--iters", calls]
             simulated_ms = predict.talweg(settings, *words)["results"][0]["out_of_place"]["time_us"] / 1e3
             found = {"scenario": "unseen", "kind": kind, "seed": seed, "ranks": workers, "bytes": size, "planner": planner,
-                     "predicted_ms": predicted_ms, "simulated_ms": simulated_ms}
+                     "processor": processor, "predicted_ms": predicted_ms, "simulated_ms": simulated_ms}
             found["measured_ms"], failed = lab_ms(settings.build / "talweg", cluster, size, planner, calls)
             if failed:
                 print(f"# unseen, {kind} {seed} of {workers}, {report.size_name(size)}: {failed}", flush=True)
