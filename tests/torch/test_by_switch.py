@@ -122,6 +122,26 @@ def test_what_is_not_a_number_comes_by_the_switch_and_is_forgotten(monkeypatch):
         run(2, is_forgotten_by_the_switch_too)
 
 
+def counts_what_it_gives_to_the_switch(ranks):
+    wait_for_the_switch()
+    model = parallel(state := hooks.bounded_loss(0.01))
+    for step in range(30):
+        before = state.statistics()
+        averaged(model, given_gradients(step, dist.get_rank()))
+        now = {name: count - before[name] for name, count in state.statistics().items()}
+        assert now["dense_bytes"] == 2 * (ranks - 1) * now["gradient_bytes"] // ranks
+        if now["by_switch"] == now["buckets"]:  # at first its job may not be open, and buckets go from rank to rank
+            assert now["sent_bytes"] == now["gradient_bytes"] > 0
+            return
+        assert now["by_switch"] or now["sent_bytes"] == now["dense_bytes"]
+    raise AssertionError("no bucket has gone by the switch")
+
+
+def test_sums_that_may_lose_a_part_count_what_went_to_the_switch(monkeypatch):
+    with served_switch(monkeypatch):
+        run(3, counts_what_it_gives_to_the_switch, (3,))
+
+
 def is_refused_by_switch(words):
     for make in BY_SWITCH.values():
         with pytest.raises(ValueError, match=words) as caught:

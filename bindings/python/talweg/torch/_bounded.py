@@ -124,7 +124,8 @@ class Bounded(Compression):
     def _note(self, report: dict, key: Key, element_bytes: int) -> None:
         for what in ("exact", "by_switch", "lost_bytes", "lost_important_bytes", "packets_again"):
             self._count(what, int(report[what]))
-        self._count("sent_bytes", self._ring_bytes(sum(count for _, count in key) * element_bytes))
+        whole = sum(count for _, count in key) * element_bytes
+        self._count("sent_bytes", whole if report["by_switch"] else self._ring_bytes(whole))
         with self._lock:
             for (number, count), lost in zip(key, report["lost_of_layer"]):
                 of, lost_before = self._of_layers.get(number, (0, 0))
