@@ -10,6 +10,7 @@
 #include "base/at.h"
 #include "base/fail.h"
 #include "protocol/bounded/lossy_sum.h"
+#include "protocol/bounded/packet_class.h"
 #include "protocol/datagram/flow.h"
 #include "sim/outage.h"
 #include "wire/bounded.h"
@@ -105,8 +106,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   }
 
   // Sums of vectors of so many elements.
-  void add(std::size_t count) {
+  void add(std::size_t count, std::uint8_t priority) {
     Shards& shards = shards_.emplace_back();
+    shards.priority = priority;
     shards.counts = protocol::bounded_parts(count, peers_.size(), sums_.servers_);
     std::vector<std::uint64_t> bytes;
     std::size_t offset = 0;
@@ -173,8 +175,10 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     header.job = kind;
     header.sender = static_cast<std::uint16_t>(number());
     header.number = peers_[at(rank)]->numbers[kind]++;
-    // As without queues for layers: all is best effort.
-    const auto on_the_way = static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
+    const auto on_the_way =
+        sums_.options_.queues > 1
+            ? header.service
+            : static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
     post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}), on_the_way, path);
     return header.number;
   }
@@ -226,7 +230,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     write();
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
-      exchange_.begin(shards_[sum_].tensor, operands_.in, sums_.options_.classes, told_, deadline_ns_, now);
+      protocol::ExchangeClasses classes = sums_.options_.classes;
+      classes.priority = shards_[sum_].priority;
+      exchange_.begin(shards_[sum_].tensor, operands_.in, classes, told_, deadline_ns_, now);
       for (const Shard& s : unread_) on_shard(s.from, s.message, s.arrival);
       unread_.clear();
       unread_bytes_ = 0;
@@ -361,6 +367,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   struct Shards {
     std::vector<std::size_t> counts, offsets;  // by rank, in elements
     std::size_t tensor = 0;
+    std::uint8_t priority = wire::kOrdinary;
   };
   std::vector<Shards> shards_;  // by sum
   std::size_t sum_ = 0;         // the one that was started last
@@ -391,6 +398,9 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
            options.classes.droppable);
   if (options.classes.must && options.classes.droppable <= 0)
     refuse("important packets that may not be missing where none is droppable: nothing could be lost");
+  if (options.queues < 1 || options.queues > kMostQueues)
+    refuse("{} queues for layers: expected 1 to {}, as control has one of eight", options.queues,
+           kMostQueues);
   if (options.paths < 1 || options.paths > protocol::kMostPaths)
     refuse("{} paths from a rank to another one: expected 1 to {}", options.paths, protocol::kMostPaths);
   stride_of(transport);
@@ -445,11 +455,13 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
                   horizon);
 }
 
-std::size_t BoundedSums::add(std::size_t count) {
+std::size_t BoundedSums::add(std::size_t count, double depth) {
   // Each rank has what all others send it.
   if (static_cast<double>(count * size_of(options_.type)) * static_cast<double>(ranks_.size()) > kMostMemory)
     refuse("{} elements in one call of {} workers: more than can be simulated here", count, ranks_.size());
-  for (const auto& rank : ranks_) rank->add(count);
+  const std::uint8_t priority =
+      protocol::queue_priority(depth, options_.queues, protocol::LayerOrder::front_first);
+  for (const auto& rank : ranks_) rank->add(count, priority);
   return sums_++;
 }
 

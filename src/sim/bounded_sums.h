@@ -6,14 +6,16 @@
 //   const CallTimes times = sums.run(operands, count, {.warm_up = 20, .timed = 100}, horizon);
 //   sums.losses()
 //
-//   const std::size_t sum = sums.add(count);            // or one by one, each rank when it is told to
+//   const std::size_t sum = sums.add(count, depth);     // or one by one, each rank when it is told to
 //   sums.on_end([&](int rank) { ... });
 //   sums.start(rank, sum, operands);
 //
 // Every worker of the cluster takes part, or those that the options name. In each call all ranks first tell
 // each other what they call, then send each rank its shard, of which a part may be missing, and then get the
 // sums of the others' shards, exactly: as with TALWEG_TRANSPORT=udp. A datagram fills a packet of the
-// transport's size, and has a tag. A call that has not ended after 20 minutes has failed.
+// transport's size, and has a tag. With several queues, shards have the priority of their layer and what is
+// said about them the most urgent one, as with PacketClasses; words and sums are best effort, as the group's
+// datagrams are. A call that has not ended after 20 minutes has failed.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +30,23 @@
 #include "sim/collectives.h"
 #include "sim/datagram_hosts.h"
 #include "sim/host_calls.h"
+#include "sim/queue_policy.h"
 #include "sim/simulation.h"
 #include "sim/trace.h"
 
 namespace talweg::sim {
 
-inline constexpr const char* kBounded = "bounded";  // where such sums are named beside planners
+inline constexpr const char* kBounded = "bounded";   // where such sums are named beside planners
+inline constexpr int kMostQueues = kPriorities - 1;  // of shards: control has one
 
 struct BoundedSumsOptions {
   double p = 0.01;                             // of what a rank sends another one in a call; 0 .. 0.5
   std::optional<double> p_sender{}, p_call{};  // as BoundedLossOptions
   DataType type = DataType::f32;
-  protocol::ExchangeClasses classes{};  // of every rank
+  protocol::ExchangeClasses classes{};  // of every rank; the priority is by `queues`
+  // So many priorities for shards, by where in the model they are, the first layers' the most urgent
+  // (PacketClasses::queues). 1: all is best effort, wire::kOrdinary.
+  int queues = 1;  // 1 .. kMostQueues
   HostCosts costs{};
   std::vector<int> nodes{};    // rank r is this worker; empty: worker r, for all workers
   std::vector<int> servers{};  // ranks that sum, in any order; empty: all (BoundedLossOptions::servers)
@@ -85,9 +92,10 @@ class BoundedSums {
   CallTimes run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
                 Picoseconds horizon, Trace* trace = nullptr);
 
-  // Sums of so many elements from now on, between two of them; what start() calls it. Throws
-  // Error{invalid_argument} for more than there is memory for.
-  std::size_t add(std::size_t count);
+  // Sums of so many elements from now on, between two of them; what start() calls it. `depth`: where in the
+  // model they are, 0 next to its input .. 1 next to its output. Throws Error{invalid_argument} for more than
+  // there is memory for.
+  std::size_t add(std::size_t count, double depth = 0);
   // The rank begins its part of such a sum, as all do, in the same order; it has ended the last one.
   // `operands` as above; they outlive it.
   void start(int rank, std::size_t sum, const SumOperands& operands);

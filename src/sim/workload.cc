@@ -125,7 +125,7 @@ class Reader {
 
   void group(const text::YamlReader& y) {
     y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "may_lose", "may_lose_sender",
-                  "may_lose_call", "steps"});
+                  "may_lose_call", "droppable", "queues", "steps"});
     WorkloadGroup& g = w_.groups.emplace_back();
     const auto name = y.optional("name");
     g.name = name ? name->text() : fmt::format("group{}", w_.groups.size() - 1);
@@ -141,10 +141,13 @@ class Reader {
     if (const auto may_lose = y.optional("may_lose")) g.may_lose = share(*may_lose, kMostMayLose);
     if (const auto limit = y.optional("may_lose_sender")) g.may_lose_sender = share(*limit, g.may_lose);
     if (const auto limit = y.optional("may_lose_call")) g.may_lose_call = share(*limit, g.may_lose);
+    if (const auto droppable = y.optional("droppable")) g.droppable = share(*droppable, 1);
+    if (const auto queues = y.optional("queues"))
+      g.queues = static_cast<int>(queues->integer(1, kMostQueues));
     for (const text::YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
     if (g.steps.empty()) y.fail("expected at least one step");
     const auto bounded = std::ranges::find(g.steps, kBounded, &WorkloadStep::algorithm);
-    for (const char* part : {"may_lose", "may_lose_sender", "may_lose_call"})
+    for (const char* part : {"may_lose", "may_lose_sender", "may_lose_call", "droppable", "queues"})
       if (bounded == g.steps.end() && y.optional(part))
         y.required(part).fail("nothing is lost here: expected a step whose algorithm is bounded");
     for (const WorkloadStep& s : g.steps)
@@ -173,10 +176,10 @@ class Reader {
     return value;
   }
   static WorkloadStep step(const text::YamlReader& y, const WorkloadGroup& g) {
-    y.allow_keys({"compute", "op", "bytes", "type", "root", "algo", "algorithm"});
+    y.allow_keys({"compute", "op", "bytes", "type", "root", "algo", "algorithm", "depth"});
     WorkloadStep s;
     if (y.optional("compute")) {
-      for (const char* key : {"op", "bytes", "type", "root", "algo", "algorithm"})
+      for (const char* key : {"op", "bytes", "type", "root", "algo", "algorithm", "depth"})
         if (y.optional(key)) y.fail(fmt::format("a step that computes has no \"{}\"", key));
       s.compute = time(y, "compute");
       return s;
@@ -200,12 +203,14 @@ class Reader {
                                                      name(s.type), ranks, size * ranks));
     if (const auto root = y.optional("root"))
       s.root = static_cast<int>(root->integer(0, static_cast<std::int64_t>(g.nodes.size()) - 1));
+    const auto depth = y.optional("depth");
     // As it is called on the command line, or in full.
     const auto algo = y.optional("algo");
     if (const auto algorithm = algo ? algo : y.optional("algorithm")) {
       s.algorithm = algorithm->text();
       if (s.algorithm == kBounded) {
         if (*s.op != Collective::all_reduce) algorithm->fail("bounded loss is of all_reduce alone");
+        if (depth) s.depth = share(*depth, 1);
         return s;
       }
       const auto* planner =
@@ -213,6 +218,7 @@ class Reader {
       if (!planner->serves(forest::even_request(*s.op, static_cast<int>(g.nodes.size()), s.root, 0, 1)))
         algorithm->fail(fmt::format("{} does not serve {}", s.algorithm, name(*s.op)));
     }
+    if (depth) depth->fail("layers have no priorities here: expected a step whose algorithm is bounded");
     return s;
   }
 

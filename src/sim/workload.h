@@ -11,10 +11,12 @@
 //       jitter: 5%                          # deviation of compute times, of each rank for itself
 //       may_lose: 1%                        # of steps whose algorithm is bounded, as --may-lose
 //       may_lose_sender: 0.5%               # and may_lose_call: limits beside it, as the flags of these names
+//       droppable: 50%                      # of its packets, those of the smallest values; as --droppable
+//       queues: 4                           # priorities 1 .. 4 for layers by depth; 1: all is best effort, 4
 //       steps:
 //         - {compute: 10ms}
 //         - {op: all_reduce, bytes: 64MiB, algorithm: ring, type: float}    # the cheapest if left out
-//         - {op: all_reduce, bytes: 4MiB, algorithm: bounded}               # as --algo bounded
+//         - {op: all_reduce, bytes: 4MiB, algorithm: bounded, depth: 0.5}   # as --algo bounded; 0: the first layer
 //   flows:
 //     - {from: h0, to: h3, bytes: 10MB, start: 1ms, priority: 2, route: [h0, leaf0, spine1, leaf1, h3]}
 //   background:                             # datagrams at random times (Poisson), nobody waits for them
@@ -42,6 +44,7 @@ struct WorkloadStep {
   DataType type = DataType::f32;
   int root = 0;
   std::string algorithm;
+  double depth = 0;  // by kBounded: where in the model, 0 next to its input .. 1 next to its output
 };
 
 struct WorkloadGroup {
@@ -53,6 +56,8 @@ struct WorkloadGroup {
   double jitter = 0;
   double may_lose = 0.01;  // of steps by kBounded, which are of one type
   std::optional<double> may_lose_sender{}, may_lose_call{};
+  double droppable = 0;  // and the next, of such steps: BoundedSumsOptions
+  int queues = 1;
   std::vector<WorkloadStep> steps;
 };
 

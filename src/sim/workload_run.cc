@@ -124,6 +124,8 @@ class GroupRun {
       how.p = group_.may_lose;
       how.p_sender = group_.may_lose_sender;
       how.p_call = group_.may_lose_call;
+      how.classes.droppable = group_.droppable;
+      how.queues = group_.queues;
       how.type = step.type;
       how.costs = options_.ranks.costs;
       how.nodes = group_.nodes;
@@ -133,7 +135,7 @@ class GroupRun {
     }
     const auto size = static_cast<std::int64_t>(size_of(step.type));
     const std::int64_t count = step.bytes / size;
-    sums_.back() = bounded_->add(static_cast<std::size_t>(count));
+    sums_.back() = bounded_->add(static_cast<std::size_t>(count), step.depth);
     memory_.push_back(std::make_unique<SharedOperands>(count, count, size));
     plans_.emplace_back();
     outcome_.algorithms.emplace_back(kBounded);

@@ -10,9 +10,11 @@
 #include <limits>
 #include <string_view>
 
+#include "protocol/bounded/packet_class.h"
 #include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/sizes.h"
+#include "wire/bounded.h"
 #include "wire/datagram.h"
 
 namespace talweg::study {
@@ -51,7 +53,16 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
   use(o.simulation.transport.acknowledgement_priority);
   for (const sim::Connection& c : o.flows.connections) use_for_data(c.priority + below);
   for (const auto& f : o.job.flows) use_for_data(f.connection.priority + below);
-  for (const sim::WorkloadGroup& g : o.job.groups) use_for_data(g.priority + below);
+  for (const sim::WorkloadGroup& g : o.job.groups) {
+    use_for_data(g.priority + below);
+    for (const sim::WorkloadStep& s : g.steps) {
+      if (s.algorithm != sim::kBounded) continue;
+      use(wire::kOrdinary);
+      if (g.queues == 1) continue;
+      use(wire::kControlClass);
+      use(protocol::queue_priority(s.depth, g.queues, protocol::LayerOrder::front_first));
+    }
+  }
   for (const sim::BackgroundTraffic& b : o.job.background) use(b.priority);
   if (o.matrix.empty() && o.workload.empty()) use_for_data(o.ranks.priority + below);
   return used;

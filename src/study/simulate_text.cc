@@ -323,8 +323,10 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
                                   {"iterations_us", iterations},
                                   {"steps_mean_us", steps},
                                   {"algorithms", g.algorithms}});
-    if (std::ranges::find(g.algorithms, kBounded) != g.algorithms.end())
+    if (std::ranges::find(g.algorithms, kBounded) != g.algorithms.end()) {
       document["groups"].back()["lost_part"] = g.losses.lost();
+      document["groups"].back()["lost_important_part"] = g.losses.important();
+    }
   }
   for (const auto& b : result.workload.background) {
     document["background"].push_back({{"sent", b.sent}, {"arrived", b.arrived}});

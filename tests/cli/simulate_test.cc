@@ -286,6 +286,23 @@ TEST_F(Simulate, RunsAWorkloadWithFailures) {
   EXPECT_THAT(outcome.out, HasSubstr("\n  job        4           2  "));
 }
 
+TEST_F(Simulate, AWorkloadOfBoundedSumsHasTheirPriorities) {
+  const auto said = [&](const std::string& queues) {
+    const std::string w =
+        written("w.yaml", "groups: [{name: job, ranks: all, repeat: 21" + queues +
+                              ", steps: [{op: all_reduce, bytes: 1MB, algorithm: bounded}]}]\n");
+    return talweg({"simulate", "--topology", "star:hosts=2", "--workload", w, "--priorities", "8",
+                   "--class-limits", "0,1M,0,0,1M", "--json", "-"});
+  };
+  const Outcome plain = said(""), layers = said(", queues: 4, droppable: 50%");
+  EXPECT_THAT(plain.err, HasSubstr("--class-limits: no packet has priority 1\n"));
+  EXPECT_THAT(plain.err, Not(HasSubstr("priority 4")));
+  EXPECT_THAT(layers.err, Not(HasSubstr("no packet has")));
+  const auto group = nlohmann::json::parse(layers.out)["groups"][0];
+  EXPECT_TRUE(group.contains("lost_part"));
+  EXPECT_TRUE(group.contains("lost_important_part"));
+}
+
 // Trees that cross on links of very different rates keep to their shares only where what is least far along
 // in its tree goes first; in the order of arrival 0.73 of the bound is reached here.
 TEST_F(Simulate, TheTreesOfAnUnevenMeshKeepToTheirShares) {

@@ -290,6 +290,7 @@ TEST(BoundedSums, WhatCannotBeIsRefused) {
   EXPECT_THAT(refused({.type = DataType::i32}), HasSubstr("a sum of i32 with bounded loss: expected f16"));
   EXPECT_THAT(refused({.paths = 0}), HasSubstr("0 paths from a rank to another one: expected 1 to 16"));
   EXPECT_THAT(refused({.paths = 17}), HasSubstr("17 paths"));
+  EXPECT_THAT(refused({.queues = 8}), HasSubstr("8 queues for layers: expected 1 to 7"));
   EXPECT_THAT(refused({.servers = {0, 2}}), HasSubstr("rank 2 as a server: expected 0 to 1"));
   EXPECT_THAT(refused({.servers = {1, 1}}), HasSubstr("rank 1 is a server twice"));
   EXPECT_THAT(refused({}), HasSubstr("0 vectors for a sum of 2 workers"));

@@ -48,6 +48,9 @@ TEST(Workload, TheSampleInTheHeaderIsRead) {
   EXPECT_EQ(w.groups[0].steps.size(), 3u);
   EXPECT_EQ(w.groups[0].steps[2].algorithm, kBounded);
   EXPECT_EQ(w.groups[0].may_lose, 0.01);
+  EXPECT_EQ(w.groups[0].droppable, 0.5);
+  EXPECT_EQ(w.groups[0].queues, 4);
+  EXPECT_EQ(w.groups[0].steps[2].depth, 0.5);
   EXPECT_EQ(w.flows.size(), 1u);
   EXPECT_EQ(w.background.size(), 2u);
   EXPECT_EQ(w.background[1].burst_bytes, 1'000'000);
@@ -203,6 +206,64 @@ TEST(Workload, AGroupSaysWhatPartOfItsSumsMayBeLost) {
   EXPECT_EQ(lost("10%, may_lose_sender: 0%"), 0);
 }
 
+// Two groups that do the same at the same time, over one link between two leaves.
+TEST(Workload, SumsOfTheFrontLayersEndSoonerWhereSwitchesHavePriorities) {
+  const auto communication = [](const std::string& depths, const SimulationOptions& options) {
+    const auto group = [](const std::string& ranks, char depth) {
+      return "  - {name: of " + ranks.substr(0, 2) + ", ranks: [" + ranks +
+             "], repeat: 25, queues: 4, steps: [{compute: 100us}, {op: all_reduce, bytes: 2MB, algorithm: "
+             "bounded, depth: " +
+             depth + "}]}\n";
+    };
+    const auto outcome = run(leaf_spine(2, 2, 1, kTen, kTen),
+                             "groups:\n" + group("h0, h2", depths[0]) + group("h1, h3", depths[1]), options);
+    return static_cast<double>(outcome.groups[0].communication) /
+           static_cast<double>(outcome.groups[1].communication);
+  };
+  EXPECT_LT(communication("01", with_priorities()), 0.9);
+  EXPECT_GT(communication("10", with_priorities()), 1 / 0.9);
+  EXPECT_NEAR(communication("11", with_priorities()), 1, 0.05);
+  EXPECT_EQ(communication("01", {}), communication("10", {})) << "a FIFO knows no layers";
+}
+
+TEST(Workload, BurstsCostSumsTheirDroppablePacketsFirst) {
+  SimulationOptions marking;
+  marking.network.switch_queue.mark_bytes = 60'000;
+  marking.network.switch_queue.limit_bytes = 1 << 20;
+  const auto losses = [&](const std::string& droppable) {
+    return run(star(4, kTen),
+               "groups: [{name: a, ranks: [h0, h1, h2], repeat: 60, may_lose: 20%" + droppable +
+                   ", steps: [{op: all_reduce, bytes: 600KB, algorithm: bounded}]}]\n"
+                   "background: [{from: h3, to: h0, rate: 2G, burst: 500KB}]\n",
+               marking)
+        .groups[0]
+        .losses;
+  };
+  const BoundedLosses some = losses(", droppable: 50%");
+  EXPECT_GT(some.lost(), 0.001);
+  EXPECT_LT(some.important(), 0.1);
+  const BoundedLosses none = losses("");
+  EXPECT_LT(none.lost(), some.lost()) << "what a queue does not mark it drops";
+  EXPECT_EQ(none.lost_important_bytes, none.lost_bytes);
+}
+
+TEST(Workload, WithoutQueuesADepthChangesNothing) {
+  const auto iterations = [](const std::string& group, const std::string& step) {
+    return run(star(3, kTen),
+               "groups: [{name: a, ranks: all, repeat: 30" + group +
+                   ", steps: [{op: all_reduce, bytes: 300KB, algorithm: bounded" + step +
+                   "}]}]\n"
+                   "background: [{from: h1, to: h0, rate: 1G, burst: 500KB}]\n",
+               with_priorities())
+        .groups[0]
+        .iterations;
+  };
+  const auto plain = iterations("", "");
+  EXPECT_EQ(iterations("", ", depth: 0.1"), plain);
+  EXPECT_EQ(iterations(", queues: 1, droppable: 0%", ", depth: 1"), plain);
+  EXPECT_NE(iterations(", queues: 4", ""), plain);
+}
+
 TEST(Workload, BurstsAreFlowsThatSlowOthersAndKeepNoRunAlive) {
   const std::string group =
       "groups: [{name: a, ranks: [h0, h1], repeat: 20, steps: [{compute: 100us}, {op: all_reduce, bytes: "
@@ -296,6 +357,21 @@ TEST(Workload, MistakesAreNamedWithTheirLine) {
       about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}, {op: all_reduce, "
             "bytes: 8, type: half, algorithm: bounded}]}]\n"),
       HasSubstr("groups[0].steps: expected one type of all steps"));
+  EXPECT_THAT(about("groups: [{ranks: all, queues: 4, steps: [{compute: 1ms}]}]\n"),
+              HasSubstr("groups[0].queues: nothing is lost here"));
+  EXPECT_THAT(
+      about("groups: [{ranks: all, queues: 8, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}]}]\n"),
+      HasSubstr("groups[0].queues: expected"));
+  EXPECT_THAT(
+      about(
+          "groups: [{ranks: all, droppable: 2, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}]}]\n"),
+      HasSubstr("groups[0].droppable: expected a share from 0 to 1"));
+  EXPECT_THAT(
+      about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 8, algorithm: bounded, depth: 9}]}]\n"),
+      HasSubstr("steps[0].depth: expected a share from 0 to 1"));
+  EXPECT_THAT(
+      about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 1K, algorithm: ring, depth: 0}]}]\n"),
+      HasSubstr("steps[0].depth: layers have no priorities here"));
   const Workload one = parse_workload("background: [{from: all, to: h1, rate: 1G}]\n", "w.yaml", cluster);
   EXPECT_THAT(one.background[0].from, testing::ElementsAre(0));
   EXPECT_THAT(about("{}\n"), HasSubstr("expected groups, flows or background"));
