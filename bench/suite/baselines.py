@@ -32,28 +32,36 @@ TRANSPORTS = {"dctcp": [], "pfabric": [], "pias": ["--demote", DEMOTE], "ndp": [
 ALGORITHMS = {"ring": "ring", "packed": "packed", "direct": "sharded_star"}
 # Its packets take all ways in turn, as MLT's do.
 BOUNDED = ["--routing", "spray"]
+# With classes they say how soon and how much they are needed, and switches are those that can be bought: eight strict priorities, and
+# queues that drop what is droppable where they mark the rest. All layers are one bucket, which is in the middle of the model, as for the
+# hook of PyTorch. What other hosts send is best effort. Rows are of those without: it is they that end sooner.
+SWITCHES, CLASSES, DEPTH, BEST_EFFORT = ["--priorities", "8"], {"queues": 4, "droppable": 0.5}, 0.5, 4
 PARTS = (0.1, 0.05)  # that may be missing; rows are of the first, with which MLT was evaluated
 MOST_GROWTH, SPEED_UP = 3, 1.84
 
 
-def workload(model, tail, algorithm, part, iterations):
+def workload(model, tail, algorithm, part, classes, iterations):
     parameters, compute_ms = MODELS[model]
     group = {"name": "training", "ranks": WORKERS, "repeat": WARM_UP + iterations,
              "steps": [{"compute": f"{compute_ms * 1e6 / SCALE:.0f}ns"},
                        {"op": "all_reduce", "bytes": f"{int(parameters / SCALE) * 4}", "algorithm": algorithm}]}
+    burst = {"rate": RATE, "burst": BURSTS[tail]}
     if part:
         group["may_lose"] = str(part)
-    return {"groups": [group], "background": [{"from": other, "to": victim, "rate": RATE, "burst": BURSTS[tail]}
-                                              for other in OTHERS for victim in VICTIMS]}
+    if classes:
+        group |= {name: str(value) for name, value in CLASSES.items()}
+        group["steps"][1]["depth"] = str(DEPTH)
+        burst["priority"] = BEST_EFFORT
+    return {"groups": [group], "background": [{"from": other, "to": victim} | burst for other in OTHERS for victim in VICTIMS]}
 
 
-def simulated(settings, model, tail, algorithm, transport, part, iterations=ITERATIONS):
+def simulated(settings, model, tail, algorithm, transport, part=0, classes=False, iterations=ITERATIONS):
     """Milliseconds of each iteration, and of its sum, once the warm-up is over."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "workload.json"
-        path.write_text(json.dumps(workload(model, tail, ALGORITHMS.get(algorithm, algorithm), part, iterations)))
+        path.write_text(json.dumps(workload(model, tail, ALGORITHMS.get(algorithm, algorithm), part, classes, iterations)))
         command = [settings.build / "talweg", "simulate", "--topology", NETWORK, "--workload", path, "--transport", transport,
-                   "--seed", str(SEED), "--json", "-", *(BOUNDED if part else TRANSPORTS[transport])]
+                   "--seed", str(SEED), "--json", "-", *(BOUNDED + SWITCHES * classes if part else TRANSPORTS[transport])]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"bench: {' '.join(map(str, command))}: {done.stderr.strip()}")
@@ -63,7 +71,8 @@ def simulated(settings, model, tail, algorithm, transport, part, iterations=ITER
     sums = [time - MODELS[model][1] / SCALE for time in times]
     return {"mean_ms": statistics.mean(times), "p50_ms": statistics.median(times), "p99_ms": nth(times, 0.99),
             "sum_p50_ms": statistics.median(sums), "sum_p99_ms": nth(sums, 0.99), "iterations": len(times),
-            "lost_part": group.get("lost_part"), "dropped": sum(said["report"]["dropped_by_priority"]), "timeouts": said["report"]["timeouts"]}
+            "lost_part": group.get("lost_part"), "lost_important_part": group.get("lost_important_part"),
+            "dropped": sum(said["report"]["dropped_by_priority"]), "timeouts": said["report"]["timeouts"]}
 
 
 def nth(times, share):
@@ -71,28 +80,30 @@ def nth(times, share):
 
 
 def run(settings):
-    contestants = [("bounded", "dctcp", part) for part in PARTS]
-    contestants += [(algorithm, transport, 0) for transport in TRANSPORTS for algorithm in ALGORITHMS]
+    contestants = [("bounded", "dctcp", part, False) for part in PARTS] + [("bounded", "dctcp", PARTS[0], True)]
+    contestants += [(algorithm, transport, 0, False) for transport in TRANSPORTS for algorithm in ALGORITHMS]
     cases = [(model, tail, *contestant) for model in reversed(MODELS) for contestant in contestants for tail in BURSTS]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        probes = {tail: pool.submit(simulated, settings, "ResNet-50", tail, "ring", "dctcp", 0, PROBES) for tail in BURSTS}
+        probes = {tail: pool.submit(simulated, settings, "ResNet-50", tail, "ring", "dctcp", iterations=PROBES) for tail in BURSTS}
         found = list(pool.map(lambda case: simulated(settings, *case), cases))
         tails = {tail: probe.result()["sum_p99_ms"] / probe.result()["sum_p50_ms"] for tail, probe in probes.items()}
     records = [{"scenario": "baselines", "ranks": len(WORKERS), "model": model, "tail": tail, "measured_tail": tails[tail],
-                "algorithm": algorithm, "transport": transport, "part": part} | said
-               for (model, tail, algorithm, transport, part), said in zip(cases, found)]
+                "algorithm": algorithm, "transport": transport, "part": part, "classes": classes} | said
+               for (model, tail, algorithm, transport, part, classes), said in zip(cases, found)]
     for model in MODELS:
         for tail in BURSTS:
             lines = [[name_of(r), *(f"{r[key]:.3f}" for key in ("mean_ms", "p50_ms", "p99_ms", "sum_p50_ms", "sum_p99_ms")),
-                      "-" if r["lost_part"] is None else f"{r['lost_part']:.2%}", str(r["timeouts"])]
+                      *("-" if r[key] is None else f"{r[key]:.2%}" for key in ("lost_part", "lost_important_part")), str(r["timeouts"])]
                      for r in records if (r["model"], r["tail"]) == (model, tail)]
             report.table(f"{model}, 1/{SCALE} of it, 8 workers of 100 Gbit/s beside bursts with a tail of {tail} ({tails[tail]:.2f} measured); "
-                         "ms, simulated", ["sent by", "iteration", "p50", "p99", "sum p50", "p99", "lost", "timeouts"], lines)
+                         "ms, simulated", ["sent by", "iteration", "p50", "p99", "sum p50", "p99", "lost", "important of it", "timeouts"], lines)
     return records
 
 
 def name_of(record):
-    return f"bounded, {record['part']:.0%}" if record["part"] else f"{record['algorithm']}, {record['transport']}"
+    if not record["part"]:
+        return f"{record['algorithm']}, {record['transport']}"
+    return f"bounded, {record['part']:.0%}" + (", with classes" if record["classes"] else "")
 
 
 def rows(records, _):
@@ -120,12 +131,13 @@ def doubt_of(records):
 
 
 def row_of(records, key, what, which, factor=1):
-    ours = (pick(records, part=PARTS[0]) or {}).get(which)
+    ours = (pick(records, part=PARTS[0], classes=False) or {}).get(which)
     peers = {name_of(r): r[which] for r in records if not r["part"]}
     best = min(peers.items(), key=lambda item: item[1], default=None)
     ratio = best[1] / ours if ours and best else None
     least = factor if factor > 1 else 1 / NOT_SLOWER
-    note = f"{ours:.3f} ms; best {best[0]} {best[1]:.3f} ms" if ratio else ""
+    classed = pick(records, part=PARTS[0], classes=True)
+    note = f"{ours:.3f} ms; best {best[0]} {best[1]:.3f} ms{f'; with classes {classed[which]:.3f} ms' if classed else ''}" if ratio else ""
     return row(key, what, f"{factor}x", "baselines", ratio, "x", ratio and ratio >= least, doubt_of(records), note=note)
 
 
