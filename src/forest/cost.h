@@ -52,8 +52,8 @@
 // themselves before anything is sent. Where calls follow each other, all wait for the one that began last:
 // for its N-1 headers, each a batch of its processor and a packet on its link, the longest latency, and a
 // batch of a receiver, before all the rest. Of a scatter few blocks are on their way at a time
-// (flow_control.h), so that a slow one holds up those behind it: what they take is played through
-// (cost_blocks.cc), links shared fairly among those under way, and is a bound like the others.
+// (block_turns.h), and others wait for these: what they take is played through (cost_blocks.cc), links shared
+// fairly among those under way, and is a bound like the others.
 //
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor

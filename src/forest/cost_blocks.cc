@@ -1,5 +1,4 @@
-// The blocks of a scatter, played through: few are on their way at a time, and a slow one holds up those
-// behind it.
+// The blocks of a scatter, played through: few are on their way at a time, and others wait for these.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/at.h"
+#include "forest/block_turns.h"
 #include "forest/cost.h"
 #include "forest/flow_control.h"
 
@@ -87,16 +87,16 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
   std::ranges::stable_sort(blocks, {},
                            [&](const Block& block) { return (block.to - source - 1 + ranks) % ranks; });
 
+  BlockTurns turns;
+  turns.reset(lanes_of(forest.request, cluster_, routes_), kAheadBytes);
+  for (const Block& block : blocks) turns.add(block.to, block.bytes);
+  turns.begin();
+
   Spent spent;
   double now = 0;
-  std::int64_t held = 0;
   std::vector<Block*> under_way;
-  for (auto next = blocks.begin(); next != blocks.end() || !under_way.empty();) {
-    while (next != blocks.end() &&
-           (std::ssize(under_way) < kLeastAhead || held + next->bytes <= kAheadBytes)) {
-      held += next->bytes;
-      under_way.push_back(&*next++);
-    }
+  while (turns.held_up() || !under_way.empty()) {
+    while (const auto next = turns.next()) under_way.push_back(&blocks[*next]);
     std::vector<Block*> passing;
     std::ranges::copy_if(under_way, std::back_inserter(passing), &Block::passing);
     share(passing, capacities);
@@ -118,7 +118,7 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
       first->left = 0;
       first->heard = now + first->processors + first->latency;
     } else {
-      held -= first->bytes;
+      turns.arrived(static_cast<std::size_t>(first - blocks.data()));
       std::erase(under_way, first);
     }
   }

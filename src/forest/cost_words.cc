@@ -64,7 +64,7 @@ std::string CostModel::words(const Breakdown& breakdown, const Limiter& limiter)
   if (links && limiter.part == Part::group)
     return carries(cluster_.groups[limiter.index].name, cluster_.groups[limiter.index].capacity);
   if (links && limiter.part == Part::blocks)
-    return "links limit: few blocks are on their way at a time, and slow ones hold up others";
+    return "links limit: few blocks are on their way at a time, and others wait for these";
   const auto busy = [&](const std::string& who, double cores) {
     return fmt::format(
         "processors limit: {} {} busy for {:.0f} % of the time, with {:.0f} batches, {} in all", who,

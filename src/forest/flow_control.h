@@ -6,9 +6,9 @@
 // The parent grants half a window at a time. Until the child has heard that the parent has begun the call, it
 // may send one chunk.
 //
-// The blocks of a scatter go one after the other, in the order of ranks from the source on. Who gets one that
-// may_be_held_up() says that it is there, and until then no more of these are on their way than kLeastAhead,
-// or than are kAheadBytes together.
+// The blocks of a scatter go one after the other (block_turns.h). Who gets one that may_be_held_up() says
+// that it is there, and until then no more of these are on their way over what is narrowest of their ways
+// than kLeastAhead, or than are kAheadBytes together.
 #pragma once
 
 #include <algorithm>

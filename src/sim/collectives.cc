@@ -7,6 +7,9 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "cluster/cluster.h"
+#include "forest/block_turns.h"
+#include "forest/cost.h"
 #include "kernel/reduce.h"
 #include "sim/outage.h"
 
@@ -27,6 +30,13 @@ std::byte* zeros(std::int64_t elements, std::int64_t element_size) {
   if (memory == nullptr)
     refuse("{} bytes in one call: more than can be simulated here", elements * element_size);
   return static_cast<std::byte*>(memory);
+}
+
+// Whose workers the ranks are.
+cluster::Cluster network_of(const Simulation& simulation, const Ranks& ranks) {
+  std::vector<int> nodes;
+  for (int r = 0; r < ranks.size(); ++r) nodes.push_back(ranks.node(r));
+  return cluster::restrict_to(simulation.network().cluster(), nodes);
 }
 
 }  // namespace
@@ -59,10 +69,7 @@ protocol::Operation operation_for(std::shared_ptr<const protocol::Plan> plan, Da
 std::vector<forest::Pace> paces_for(const Simulation& simulation, const Ranks& ranks,
                                     const forest::Forest& forest) {
   if (!ranks.pacing()) return {};
-  std::vector<int> nodes;
-  for (int r = 0; r < ranks.size(); ++r) nodes.push_back(ranks.node(r));
-  return forest::paces_of(forest,
-                          forest::CostModel(cluster::restrict_to(simulation.network().cluster(), nodes)));
+  return forest::paces_of(forest, forest::CostModel(network_of(simulation, ranks)));
 }
 
 CallCount::CallCount(const Calls& calls, std::size_t ranks)
@@ -104,8 +111,11 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
                     DataType type, const Calls& calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
   const SharedOperands memory(*forest);
+  forest::BlockLanes lanes;
+  if (forest->request.op == Collective::scatter)
+    lanes = forest::lanes_of(forest->request, network_of(simulation, ranks));
   std::vector<protocol::Operation> operations;
-  for (auto& plan : protocol::make_plans(forest)) {
+  for (auto& plan : protocol::make_plans(forest, 0, lanes)) {
     const bool holds = plan->self < ranks.size();
     operations.push_back(operation_for(std::move(plan), type, ReduceOp::sum, holds ? memory.in() : nullptr,
                                        holds ? memory.out() : nullptr, false));

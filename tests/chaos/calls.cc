@@ -6,6 +6,8 @@
 
 #include "base/at.h"
 #include "base/collectives.h"
+#include "cluster/cluster.h"
+#include "forest/block_turns.h"
 #include "forest/cost.h"
 #include "forest/forest_bytes.h"
 #include "protocol/flood.h"
@@ -63,6 +65,14 @@ protocol::RandomCall odd_call(const ScriptedCall& script) {
   return call;
 }
 
+// Of whose links every other one is slow.
+cluster::Cluster uneven_star(int ranks) {
+  auto star = cluster::uniform_star(ranks, Bandwidth{1e9}, Nanoseconds{10'000});
+  for (cluster::Link& link : star.links)
+    if (link.to % 2 == 1) link.capacity.bits_per_second /= 1 + link.to;
+  return star;
+}
+
 }  // namespace
 
 bool Record::in_place() const {
@@ -84,6 +94,7 @@ std::shared_ptr<const protocol::Plan> Planning::plan(const ScriptedCall& script,
   }
   protocol::PlanLimits limits = kLittle;
   limits.nodes = slot->nodes;
+  if (rank == request.root) limits.lanes = forest::lanes_of(request, uneven_star(request.ranks));
   if (script.helped) limits.digest = forest::digest(*slot);
   return protocol::make_plan(slot, rank, limits);
 }

@@ -14,7 +14,7 @@
 namespace talweg::chaos {
 
 // So that few bytes, too, fill windows, and in an all-to-all wait for one another.
-inline constexpr protocol::PlanLimits kLittle{64, 64};
+inline const protocol::PlanLimits kLittle{64, 64};
 
 // One rank's part of one call.
 struct Record {

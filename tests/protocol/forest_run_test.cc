@@ -255,7 +255,7 @@ TEST(ForestRun, AnAverageIsDividedOnceAtTheRoot) {
 // bytes ahead. Nobody but the source knows all counts.
 class Scattering {
  public:
-  Scattering(std::vector<std::int64_t> floats, NodeId self) {
+  Scattering(std::vector<std::int64_t> floats, NodeId self, const forest::BlockLanes& lanes = {}) {
     const int ranks = static_cast<int>(floats.size()) + 1;
     in.assign(static_cast<std::size_t>(std::accumulate(floats.begin(), floats.end(), std::int64_t{0})), 7);
     out.assign(in.size(), -1);
@@ -278,7 +278,7 @@ class Scattering {
                           .chunk = 4});
       offset += count;
     }
-    run.reset(make_local_plan(f, self, {.ahead_bytes = 64}),
+    run.reset(make_local_plan(f, self, {.ahead_bytes = 64, .lanes = lanes}),
               {bytes(in), bytes(out), DataType::f32, nullptr, 0});
     run.begin(actions);
   }
@@ -317,6 +317,24 @@ TEST(Scatter, TheSourceIsOnlySoFarAheadOfWhatHasArrived) {
   EXPECT_THAT(source.sent_to(), ElementsAre(5));
   EXPECT_TRUE(source.run.done()) << "what is on its way needs nothing of the source any more";
   EXPECT_FALSE(source.run.depends_on(4));
+}
+
+TEST(Scatter, SlowWaysGoFirstAndQuickOnesBesideThem) {
+  const forest::BlockLanes lanes{{0, 0, 0, 0, 1, 2}, {forest::kWholeLane, 100, 50}};
+  Scattering source({8, 8, 8, 8, 8}, 0, lanes);
+  EXPECT_THAT(source.sent_to(), ElementsAre(5, 4, 1, 2));
+  EXPECT_THAT(source.run.waiting_for(), ElementsAre(1, 2, 4, 5));
+  EXPECT_TRUE(source.run.depends_on(5)) << "who is to be told of rank 5's end";
+  EXPECT_EQ(source.acknowledge(4, 2), nullptr);
+  EXPECT_TRUE(source.sent_to().empty());
+  EXPECT_FALSE(source.run.depends_on(4));
+  EXPECT_STREQ(source.acknowledge(4, 2), "acknowledgement of what was not sent");
+  EXPECT_STREQ(source.acknowledge(3, 2), "acknowledgement of what was not sent");
+  EXPECT_EQ(source.acknowledge(1, 2), nullptr);
+  EXPECT_THAT(source.sent_to(), ElementsAre(3));
+  EXPECT_TRUE(source.run.done());
+  EXPECT_TRUE(source.run.waiting_for().empty());
+  EXPECT_EQ(source.acknowledge(5, 2), nullptr) << "what comes late is no error";
 }
 
 TEST(Scatter, SmallBlocksAreNeitherHeldBackNorAcknowledged) {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cluster/cluster.h"
+#include "forest/block_turns.h"
 #include "forest/planner.h"
 #include "protocol/forest/local_plan.h"
 #include "protocol/session/session.h"
@@ -146,9 +148,11 @@ class MemoryNetwork {
       if (!forest->sums_once)
         for (auto& tree : forest->trees) tree.chunk = chunk;
       planned_ = std::move(forest);
+      lanes_ = forest::lanes_of(request, network);
       chunk_ = chunk;
     }
-    return make_local_plan(planned_, rank, {64, 64});  // small vectors wait for each other, too
+    // Small vectors wait for each other, too.
+    return make_local_plan(planned_, rank, {.window_bytes = 64, .ahead_bytes = 64, .lanes = lanes_});
   }
 
   // One thing happens somewhere. False when nothing is left that could.
@@ -207,6 +211,7 @@ class MemoryNetwork {
   int all_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::shared_ptr<const forest::Forest> planned_;  // what was planned last
+  forest::BlockLanes lanes_;                       // of that
   std::int64_t chunk_ = 0;
 };
 

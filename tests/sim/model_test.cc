@@ -263,5 +263,23 @@ TEST(Model, NoExchangeOfBlocksBeatsItsBound) {
   expect_no_run_beats_the_bound(torus({3, 3}, host, host), spraying);
 }
 
+// Whoever is slow: the root's neighbours, the last ranks, or all but one.
+TEST(Model, AScatterIsNearItsBoundWhereLinksDiffer) {
+  const std::vector<std::vector<int>> slow_ones{{1, 2}, {6, 7}, {3}, {1, 2, 3, 4, 5, 6}, {}};
+  for (const std::vector<int>& slow : slow_ones) {
+    cluster::Cluster cluster = star(8, kGigabit);
+    for (cluster::Link& link : cluster.links)
+      if (std::ranges::find(slow, link.to) != slow.end()) link.capacity = Bandwidth{2e8};
+    const auto request = forest::even_request(Collective::scatter, 8, 0, 2 << 20, 4);
+    const auto forest =
+        std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, cluster));
+    const double least =
+        8.0 * 4 * (2 << 20) / forest::best_rate(cluster, Collective::scatter, 0).rate.value();
+    const double took = simulated(cluster, forest, as_hosts_have_it(), {});
+    EXPECT_LT(took, 1.1 * least) << slow.size() << " slow ones";
+    EXPECT_NEAR(forest::predict_seconds(*forest, cluster) / took, 1, 0.1) << slow.size() << " slow ones";
+  }
+}
+
 }  // namespace
 }  // namespace talweg::sim

@@ -37,8 +37,8 @@ void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
   operands_ = operands;
   begun_ = false;
   steps_left_ = own_left_ = sends_pending_ = 0;
-  next_block_ = 0;
-  blocks_on_way_ = bytes_on_way_ = 0;
+  turns_.reset(plan_->lanes, plan_->ahead_bytes);
+  blocks_.clear();
   std::size_t children = 0;
   std::size_t taps = 0;
   std::size_t stashes = 0;
@@ -59,6 +59,11 @@ void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
     TreeState& tree = trees_[i];
     tree.local = &local;
     tree.waits = local.waits || is_block(local);
+    if (is_block(local)) {
+      tree.turn = blocks_.size();
+      blocks_.push_back(i);
+      turns_.add(local.down_children.front(), local.bytes);
+    }
     tree.children = next;
     tree.tap_granted = next_tap;
     next_tap += local.taps.size();
@@ -75,6 +80,7 @@ void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
     }
     if (local.down_parent != kNone) steps_left_ += local.chunks;
   }
+  turns_.begin();
 }
 
 void ForestRun::release() {
@@ -131,13 +137,8 @@ void ForestRun::begin(Actions& actions) {
 }
 
 void ForestRun::send_blocks(Actions& actions) {
-  for (; next_block_ < trees_.size(); ++next_block_) {
-    TreeState& tree = trees_[next_block_];
-    if (!is_block(*tree.local)) continue;
-    const std::int64_t bytes = tree.local->bytes;
-    if (blocks_on_way_ >= forest::kLeastAhead && bytes_on_way_ + bytes > plan_->ahead_bytes) return;
-    ++blocks_on_way_;
-    bytes_on_way_ += bytes;
+  while (const auto next = turns_.next()) {
+    TreeState& tree = trees_[blocks_[*next]];
     tree.waits = false;
     advance(tree, {}, actions);
   }
@@ -145,7 +146,7 @@ void ForestRun::send_blocks(Actions& actions) {
 
 // Until it has arrived, others are not sent.
 bool ForestRun::holds_up_blocks(const TreeState& tree) const {
-  return begun_ && next_block_ < trees_.size() && is_block(*tree.local) && !tree.waits && !tree.arrived;
+  return begun_ && turns_.held_up() && is_block(*tree.local) && !tree.waits && !tree.arrived;
 }
 
 void ForestRun::send(Actions& actions, const LocalTree& local, bool up, NodeId to, std::uint32_t chunk,
@@ -418,8 +419,7 @@ const char* ForestRun::on_arrival(TreeState& tree, const wire::Credit& credit, A
   if (tree.waits || tree.arrived || credit.granted != tree.local->chunks)
     return "acknowledgement of what was not sent";
   tree.arrived = true;
-  --blocks_on_way_;
-  bytes_on_way_ -= tree.local->bytes;
+  turns_.arrived(tree.turn);
   send_blocks(actions);
   return nullptr;
 }

@@ -11,7 +11,7 @@
 // before that) and moves with what the parent has summed. A parent therefore always has room for what
 // arrives, and no frame ever blocks the frames behind it. Chunks on their way down need no grant: they go
 // into the output. But the blocks of a scatter, all of one source, go one after the other, as far ahead of
-// what has arrived as queues hold.
+// what has arrived as queues hold (forest/block_turns.h).
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "forest/block_turns.h"
 #include "protocol/forest/local_plan.h"
 
 namespace talweg::protocol {
@@ -69,6 +70,7 @@ class ForestRun : public Transfer {
     std::uint32_t down_received = 0;
     bool waits = false;    // for another tree to be received, here or by whom it is for
     bool arrived = false;  // acknowledged: there
+    std::size_t turn = 0;  // of a block: its number in `turns_`
   };
   // A buffer that several peers are sent, and how many of them still read it.
   struct Shared {
@@ -119,9 +121,8 @@ class ForestRun : public Transfer {
   std::uint64_t steps_left_ = 0;  // chunks still to be summed at roots, sent up, or received from above
   std::uint64_t own_left_ = 0;    // chunks of our input not yet handed to the driver
   std::uint64_t sends_pending_ = 0;
-  std::size_t next_block_ = 0;      // a position in trees_: those before it wait no more to be acknowledged
-  std::int64_t blocks_on_way_ = 0;  // sent, and not acknowledged
-  std::int64_t bytes_on_way_ = 0;   // of these
+  forest::BlockTurns turns_;         // of blocks that are acknowledged
+  std::vector<std::size_t> blocks_;  // by number in these: a position in trees_
   bool begun_ = false;
 };
 

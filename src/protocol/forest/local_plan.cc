@@ -143,9 +143,11 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t a
 // A source that sent everything at once would overflow its own link's queue. So who gets a block says that it
 // has it, and the source sends only so far ahead. Who gets one knows no other's size: whether its own is to
 // be acknowledged depends on nothing else.
-void pace_scatter(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
+void pace_scatter(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes,
+                  const forest::BlockLanes& lanes) {
   if (forest.request.op != Collective::scatter) return;
   plan.ahead_bytes = ahead_bytes;
+  if (plan.self == forest.request.root) plan.lanes = lanes;
   for (LocalTree& local : plan.trees) {
     const forest::Tree& tree = forest.trees[local.index];
     if (tree.receivers.size() != 1 || !forest::may_be_held_up(local.bytes, ahead_bytes)) continue;
@@ -293,16 +295,17 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
   } else {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, limits.ahead_bytes);
-    pace_scatter(*plan, *forest, limits.ahead_bytes);
+    pace_scatter(*plan, *forest, limits.ahead_bytes, limits.lanes);
   }
   describe(*plan, std::move(forest), helping, limits.digest);
   return plan;
 }
 
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
-    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest) {
+    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest,
+    const forest::BlockLanes& lanes) {
   const NodeId nodes = forest->nodes;
-  const PlanLimits limits{.nodes = nodes, .digest = digest};
+  const PlanLimits limits{.nodes = nodes, .digest = digest, .lanes = lanes};
   const std::vector<NodeId> helping = helpers(*forest, nodes);
   std::vector<std::shared_ptr<const LocalPlan>> finished;
   if (forest->sums_once) {  // for short vectors, of which few ranks make much
@@ -330,7 +333,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, PlanLimits{}.ahead_bytes);
-    pace_scatter(*plan, *forest, PlanLimits{}.ahead_bytes);
+    pace_scatter(*plan, *forest, PlanLimits{}.ahead_bytes, lanes);
     describe(*plan, forest, helping, digest);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "forest/block_turns.h"
 #include "forest/flow_control.h"
 #include "protocol/plans.h"
 
@@ -70,12 +71,14 @@ struct LocalPlan : Plan {
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
   std::int64_t ahead_bytes = 0;        // PlanLimits::ahead_bytes: of blocks that are acknowledged
+  forest::BlockLanes lanes{};          // of these, at their source: PlanLimits::lanes
 };
 
 // As make_plan and make_plans (protocol/plans.h).
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
                                                  const PlanLimits& limits = {});
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
-    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest = 0);
+    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest = 0,
+    const forest::BlockLanes& lanes = {});
 
 }  // namespace talweg::protocol
