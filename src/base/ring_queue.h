@@ -13,6 +13,7 @@ class RingQueue {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
   T& front() { return items_[head_]; }
+  const T& front() const { return items_[head_]; }
   T& operator[](std::size_t i) { return items_[(head_ + i) & (items_.size() - 1)]; }
 
   void push(T item) {

@@ -54,7 +54,7 @@ void CarriedPackets::advance(Picoseconds now) {
   now_ = std::max(now_, now);
 }
 
-Picoseconds CarriedPackets::next() const {
+Picoseconds CarriedPackets::next() {
   const Picoseconds event = events_.empty() ? kNever : events_.top().time;
   return changes_.empty() ? event : std::min(event, picoseconds(changes_.back().at));
 }

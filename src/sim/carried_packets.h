@@ -65,7 +65,7 @@ class CarriedPackets : private Endpoint {
   std::optional<std::uint32_t> put(const Packet& packet, Picoseconds now);
   void advance(Picoseconds now);
   // When something happens next; kNever: nothing is on the way.
-  Picoseconds next() const;
+  Picoseconds next();
 
   bool full() const { return free_.empty(); }
   std::size_t inside() const { return copies_.size() - free_.size(); }

@@ -3,14 +3,18 @@
 //
 // Few things wait at a time: one event for each link with packets on it, one timer for each flow. But in a
 // large network these are tens of thousands within a microsecond or two, and a heap of them would be deep. So
-// time is cut into slots (a calendar queue, Brown 1988): the events of the slot at hand are in a heap, which
-// is small; those of the next kSlots slots lie unsorted, each in its slot's list; what is later is in another
-// heap, and is looked at when its slot comes into reach. How long a slot is follows from how many events
-// there are in one. None of that decides the order: all events of a slot come before all of the next.
+// time is cut into slots (a calendar queue, Brown 1988): those of the next kSlots slots lie unsorted, each in
+// its slot's list, and are sorted when the slot is at hand; what is scheduled within that is in a heap of its
+// own, which is small; what is later is in another heap, and is looked at when its slot comes into reach. How
+// long a slot is follows from how many events there are in one. None of that decides the order: all events of
+// a slot come before all of the next.
 //
-// An event that leads to the next one of its kind (the packet behind on the same link) replaces the top.
+// An event that leads to the next one of its kind (the packet behind on the same link) replaces the top. The
+// next slot is looked for when it is asked for, not when the last event of a slot is done: what that leads to
+// may come before all that is known so far, and a slot once at hand is not put back.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -28,34 +32,29 @@ class EventQueue {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  const Event& top() const { return near_.top(); }
+  const Event& top() {
+    if (none_at_hand()) turn();
+    return late_is_next() ? late_.top() : near_.back();
+  }
   // Number of events scheduled so far.
   std::uint64_t scheduled() const { return next_; }
 
   void push(Picoseconds time, EventKind kind, std::uint32_t target) {
     ++size_;
     place(make(time, kind, target));
-    if (near_.empty()) turn();
   }
   void pop() {
     --size_;
-    near_.pop();
-    if (near_.empty() && size_ > 0) turn();
+    drop_top();
   }
   void replace_top(Picoseconds time, EventKind kind, std::uint32_t target) {
-    const Event event = make(time, kind, target);
-    if (slot(event) <= current_) {
-      near_.replace_top(event);
-      return;
-    }
-    near_.pop();
-    place(event);
-    if (near_.empty()) turn();
+    drop_top();
+    place(make(time, kind, target));
   }
 
-  // For whoever fetches ahead what events are about: the events of the slot at hand, and how often that has
-  // changed.
-  const EventHeap& near() const { return near_; }
+  // For whoever fetches ahead what events are about: those that the slot at hand began with and that are
+  // left, the next one last, and how often the slot has changed.
+  const std::vector<Event>& near() const { return near_; }
   std::uint64_t turns() const { return turns_; }
   // Those of the next slot after it that has any, or of the one after that, ...
   template <class Call>
@@ -74,6 +73,7 @@ class EventQueue {
   static constexpr std::uint64_t kReview = 1 << 14;  // events between two looks at the length of slots
   static constexpr std::uint64_t kWanted = 12;       // events in a slot
   static constexpr int kLongest = 40;                // of shift_: a second
+  static constexpr std::size_t kFew = 40;            // events that are sorted by insertion
 
   // A piece of a slot's list. Those that are free are used again soon, while they are still in the cache.
   struct alignas(64) Block {
@@ -87,12 +87,21 @@ class EventQueue {
     assert(target < kMaxTargets && next_ < (std::uint64_t{1} << 38));
     return {time, next_++ << 26 | static_cast<std::uint64_t>(kind) << 24 | target};
   }
+  bool none_at_hand() const { return near_.empty() && late_.empty(); }
+  bool late_is_next() const { return !late_.empty() && (near_.empty() || late_.top() < near_.back()); }
+  void drop_top() {
+    if (none_at_hand()) turn();
+    if (late_is_next()) [[unlikely]]
+      late_.pop();
+    else
+      near_.pop_back();
+  }
   std::uint64_t slot(const Event& event) const { return static_cast<std::uint64_t>(event.time) >> shift_; }
 
   void place(const Event& event) {
     const std::uint64_t s = slot(event);
     if (s <= current_) {
-      near_.push(event);
+      late_.push(event);
     } else if (s - current_ < kSlots) {
       append(s % kSlots, event);
     } else {
@@ -122,7 +131,7 @@ class EventQueue {
     blocks_[b].count = 0;
     return b;
   }
-  // Hands over what a slot's list holds, and empties it.
+  // Hands over what a slot's list holds, the last first, and empties it.
   template <class Call>
   void drain(std::size_t index, Call&& call) {
     std::uint32_t b = lists_[index];
@@ -132,7 +141,7 @@ class EventQueue {
     if (words_[index / 64] == 0) summary_[index / 4096] &= ~(std::uint64_t{1} << (index / 64 % 64));
     while (b != kNone) {
       Block& block = blocks_[b];
-      for (std::uint32_t i = 0; i < block.count; ++i) call(block.events[i]);
+      for (std::uint32_t i = block.count; i-- > 0;) call(block.events[i]);
       const std::uint32_t next = block.next;
       block.next = free_;
       free_ = b;
@@ -166,12 +175,27 @@ class EventQueue {
     std::uint64_t next = index == kSlots ? ~std::uint64_t{0} : current_ + (index + kSlots - here) % kSlots;
     if (!far_.empty() && slot(far_.top()) < next) next = slot(far_.top());
     current_ = next;
-    drain(next % kSlots, [&](const Event& event) { near_.push(event); });
+    drain(next % kSlots, [&](const Event& event) { near_.push_back(event); });
+    sort_near();
     reach();
     ++turns_;
     ++turns_reviewed_;
-    turned_ += near_.size();
+    turned_ += near_.size() + late_.size();
     if (turned_ >= kReview) review();
+  }
+  // The next one last. Few events are out of order where all links are alike: they come as they were
+  // scheduled.
+  void sort_near() {
+    if (near_.size() > kFew) {
+      std::sort(near_.begin(), near_.end(), [](const Event& a, const Event& b) { return b < a; });
+      return;
+    }
+    for (std::size_t i = 1; i < near_.size(); ++i) {
+      const Event event = near_[i];
+      std::size_t hole = i;
+      for (; hole > 0 && near_[hole - 1] < event; --hole) near_[hole] = near_[hole - 1];
+      near_[hole] = event;
+    }
   }
   void reach() {
     while (!far_.empty() && slot(far_.top()) < current_ + kSlots) {
@@ -195,10 +219,12 @@ class EventQueue {
     if (shift != shift_) cut_anew(shift);
   }
   void cut_anew(int shift) {
+    const Event first = top();
     std::vector<Event> all(near_.begin(), near_.end());
-    const Event first = near_.top();
+    all.insert(all.end(), late_.begin(), late_.end());
     for (std::size_t i = 0; i < kSlots; ++i) drain(i, [&](const Event& event) { all.push_back(event); });
-    near_ = {};
+    near_.clear();
+    late_ = {};
     shift_ = shift;
     current_ = slot(first);
     for (const Event& event : all) place(event);
@@ -206,8 +232,10 @@ class EventQueue {
     far_pushes_ = 0;
   }
 
-  EventHeap near_;  // of all slots up to current_; empty only where the queue is
-  EventHeap far_;   // of slots out of reach
+  // Of all slots up to current_.
+  std::vector<Event> near_;  // sorted, the next one last
+  EventHeap late_;           // what was scheduled when these had been sorted
+  EventHeap far_;            // of slots out of reach
   std::vector<Block, HugePages<Block>> blocks_;
   std::uint32_t free_ = kNone;
   std::vector<std::uint32_t> lists_ =

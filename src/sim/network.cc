@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <ranges>
 
 #include "sim/network_parts.h"
 #include "talweg/error.h"
@@ -16,26 +18,49 @@ inline int Network::next_link(int node, const Packet& packet, int hop, std::uint
   return static_cast<std::size_t>(hop) < route.size() ? route[static_cast<std::size_t>(hop)] : -1;
 }
 
+void Network::fetch(int link) const {
+  const auto l = static_cast<std::size_t>(link);
+  __builtin_prefetch(&links_[l], 1);
+  if (!ports_.empty()) __builtin_prefetch(&ports_[l], 1);
+}
+
 // In a large network most of an event's time would go to waiting for memory. So it is asked for ahead: two
-// slots of the queue before its own for a link's line, one for that of its first packet, and in the slot
-// itself for that of the link which the packet goes on to.
+// slots of the queue before its own for a link's line, and for its port's where that is free again; one for
+// those of the packets that are moved; and in the slot itself for those of the link which a packet goes on
+// to, or for what its receiver keeps.
 inline void Network::prefetch() {
   if (events_.turns() == fetched_) return;
   fetched_ = events_.turns();
-  for (const Event& event : events_.near()) {
+  for (const Event& event : events_.near() | std::views::reverse) {
     if (event.kind() != EventKind::arrival) continue;
     const Link& link = links_[event.target()];
     const Packet& packet = *link.head;
-    if ((packet.flags & kMulticast) != 0 || packet.destination == link.to) continue;
+    if ((packet.flags & kMulticast) != 0) continue;
+    if (packet.destination == link.to) {
+      endpoint_.on_near(packet);
+      continue;
+    }
     std::uint32_t spread = packet.spread;
     const int next = next_link(link.to, packet, packet.hop + 1, spread);
-    if (next >= 0) __builtin_prefetch(&hot(next), 1);
+    if (next >= 0) fetch(next);
   }
   events_.following(1, [&](const Event& event) {
-    if (event.kind() == EventKind::arrival) __builtin_prefetch(links_[event.target()].head, 1);
+    if (event.kind() == EventKind::arrival) {
+      __builtin_prefetch(links_[event.target()].head, 1);
+    } else if (event.kind() == EventKind::port) {
+      __builtin_prefetch(links_[event.target()].tail, 1);
+      for (const Queue& q : ports_[event.target()].queues) __builtin_prefetch(q.head, 1);
+    } else if (event.kind() == EventKind::timer) {
+      endpoint_.on_near_timer(event.target(), 1);
+    }
   });
   events_.following(2, [&](const Event& event) {
-    if (event.kind() == EventKind::arrival) __builtin_prefetch(&links_[event.target()], 1);
+    if (event.kind() == EventKind::arrival)
+      __builtin_prefetch(&links_[event.target()], 1);
+    else if (event.kind() == EventKind::port)
+      fetch(static_cast<int>(event.target()));
+    else if (event.kind() == EventKind::timer)
+      endpoint_.on_near_timer(event.target(), 2);
   });
 }
 
@@ -139,7 +164,7 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
   Link& link = hot(l);
   const Shape& s = shape(link);
   if (const Picoseconds took = s.transmit.of(packet->bytes);
-      took <= s.calm_if_idle && link.busy_until <= now && !link.waits) {
+      took <= s.calm_if_idle && link.busy_until <= now && link.waiting == 0) {
     link.busy_until = now + took;
     link.most_backlog = std::max(link.most_backlog, took);
     ++link.packets;
@@ -147,121 +172,148 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
     append(l, packet, link.busy_until + s.delay);
     return;
   }
-  LinkDetails& d = details(l);
-  if (d.down) {
-    ++d.lost;
+  if (s.down) {
+    ++details(l).lost;
     lose(packet);
     return;
   }
-  if (d.port) {
+  if (s.port) {
     enqueue(l, packet, now);
     return;
   }
   const Picoseconds backlog = link.busy_until - now;
-  if (admit(l, packet, backlog > 0 ? d.narrowest.bytes_in(backlog) : 0)) launch(l, packet, now);
+  if (admit(l, packet, backlog > 0 ? details(l).narrowest.bytes_in(backlog) : 0)) launch(l, packet, now);
 }
 
-bool Network::admit(int l, Packet* packet, std::int64_t queued) {
-  LinkDetails& d = details(l);
-  const QueuePolicy& policy = *d.policy;
+inline bool Network::admit(int l, Packet* packet, std::int64_t queued) {
+  const Shape& s = shape(hot(l));
+  const QueuePolicy& policy = s.policy;
   const std::int64_t after = queued + packet->bytes;
   const bool urgent = packet->priority == 0 && policy.urgent_limit_bytes > 0;
-  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : d.limit_bytes;
+  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : s.limit_bytes;
   const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
   bool drop = (limit > 0 && after > limit) || (own_limit > 0 && after > own_limit);
-  bool mark = d.mark_bytes > 0 && queued > d.mark_bytes;
-  if (!drop && policy.red.most_bytes > 0 && queued > policy.red.least_bytes) {
+  bool mark = s.mark_bytes > 0 && queued > s.mark_bytes;
+  if (!drop && policy.red.most_bytes > 0 && queued > policy.red.least_bytes) [[unlikely]] {
     const double span = static_cast<double>(policy.red.most_bytes - policy.red.least_bytes);
     const double share = static_cast<double>(queued - policy.red.least_bytes) / span;
-    const bool chosen = queued > policy.red.most_bytes || d.random.uniform() < share * policy.red.probability;
+    const bool chosen =
+        queued > policy.red.most_bytes || details(l).random.uniform() < share * policy.red.probability;
     (policy.red.marks ? mark : drop) |= chosen;
   }
   drop = drop || (mark && (packet->flags & kUnmarkable) != 0);
-  if (drop) {
-    ++d.dropped[packet->priority];
+  if (drop) [[unlikely]] {
+    ++details(l).dropped[packet->priority];
     lose(packet);
     return false;
   }
   if (mark && (packet->kind == PacketKind::data || packet->kind == PacketKind::datagram)) {
     packet->flags |= kMarked;
-    ++d.marked[packet->priority];
+    ++details(l).marked[packet->priority];
   }
   return true;
 }
 
 void Network::enqueue(int l, Packet* packet, Picoseconds now) {
-  LinkDetails& d = details(l);
-  Port& port = *d.port;
-  const int last = d.policy->priorities - 1;
-  auto* queue = &port.queues[std::min<int>(packet->priority, last)];
-  if (d.policy->trim && packet->kind == PacketKind::data && (packet->flags & kTrimmed) == 0 &&
-      queue->bytes + packet->bytes > d.limit_bytes) {
+  Link& link = hot(l);
+  const Shape& s = shape(link);
+  Port& port = this->port(l);
+  auto number = static_cast<unsigned>(std::min<int>(packet->priority, s.policy.priorities - 1));
+  if (s.policy.trim && packet->kind == PacketKind::data && (packet->flags & kTrimmed) == 0 &&
+      queue(l, number).bytes + packet->bytes > s.limit_bytes) {
     packet->flags |= kTrimmed;
-    packet->bytes = std::min(packet->bytes, d.policy->trimmed_bytes);
+    packet->bytes = std::min(packet->bytes, s.policy.trimmed_bytes);
     packet->priority = 0;
-    ++d.trimmed;
-    queue = &port.queues[0];
+    ++details(l).trimmed;
+    number = 0;
   }
-  const bool by_left = d.policy->least_left_first;
-  const std::size_t waited = port.waiting;
+  const bool by_left = s.policy.least_left_first;
+  const bool waited = link.waiting != 0;
   if (by_left && !make_way(l, *packet)) [[unlikely]] {
-    ++d.dropped[packet->priority];
+    ++details(l).dropped[packet->priority];
     lose(packet);
     return;
   }
-  if (!admit(l, packet, by_left ? port.bytes : queue->bytes)) return;
-  const bool idle = hot(l).busy_until <= now && waited == 0;
-  if (idle) {
+  if (!admit(l, packet, by_left ? port.bytes : queue(l, number).bytes)) return;
+  if (link.busy_until <= now && !waited) {
     launch(l, packet, now);
     return;
   }
   if (by_left) [[unlikely]]
-    port.by_left.push_back({packet->credit, packet->flow, packet});
+    details(l).more->by_left.push_back({packet->credit, packet->flow, packet});
   else
-    queue->push(packet);
-  ++port.waiting;
+    queue(l, number).push(packet);
+  link.waits(number);
   port.bytes += packet->bytes;
   port.most_bytes = std::max(port.most_bytes, port.bytes);
-  if (waited > 0) return;
-  hot(l).waits = 1;
-  events_.push(hot(l).busy_until, EventKind::port, static_cast<std::uint32_t>(l));
+  if (!waited) events_.push(link.busy_until, EventKind::port, static_cast<std::uint32_t>(l));
 }
 
 // Drops what has more left than the packet that comes, as long as that does not fit. False: it never will.
 bool Network::make_way(int l, const Packet& packet) {
-  LinkDetails& d = details(l);
-  Port& port = *d.port;
-  while (d.limit_bytes > 0 && port.bytes + packet.bytes > d.limit_bytes) {
-    if (port.by_left.empty() || port.most_left() <= packet.credit) return false;
-    Packet* dropped = port.pop_most_left();
-    --port.waiting;
+  Link& link = hot(l);
+  Port& port = this->port(l);
+  const std::int64_t limit = shape(link).limit_bytes;
+  auto& more = *details(l).more;
+  while (limit > 0 && port.bytes + packet.bytes > limit) {
+    if (more.by_left.empty() || more.most_left() <= packet.credit) return false;
+    Packet* dropped = more.pop_most_left();
+    if (more.by_left.empty()) link.waits_no_more(0);
     port.bytes -= dropped->bytes;
-    ++d.dropped[dropped->priority];
+    ++details(l).dropped[dropped->priority];
     lose(dropped);
   }
   return true;
 }
 
-void Network::on_port(std::uint32_t l, Picoseconds now) {
-  events_.pop();
-  Port& port = *details_[l].port;
-  if (port.waiting == 0) return;  // the link went down meanwhile
+// What goes next of what waits, which is something.
+Packet* Network::take_waiting(int l) {
+  Link& link = hot(l);
   Packet* packet = nullptr;
-  if (!port.by_left.empty()) [[unlikely]] {
-    packet = port.pop_least_left();
+  if (shape(link).policy.least_left_first) [[unlikely]] {
+    auto& more = *details(l).more;
+    packet = more.pop_least_left();
+    if (more.by_left.empty()) link.waits_no_more(0);
   } else {
-    auto* queue = port.queues.data();
-    while (queue->head == nullptr) ++queue;
-    packet = queue->pop();
+    const auto number = static_cast<unsigned>(std::countr_zero(link.waiting + 0U));
+    Queue& from = queue(l, number);
+    packet = from.pop();
+    if (from.head == nullptr) link.waits_no_more(number);
   }
-  --port.waiting;
-  port.bytes -= packet->bytes;
-  launch(static_cast<int>(l), packet, now);
-  links_[l].waits = port.waiting > 0 ? 1 : 0;
-  if (port.waiting > 0) events_.push(links_[l].busy_until, EventKind::port, l);
+  port(l).bytes -= packet->bytes;
+  return packet;
 }
 
-void Network::launch(int l, Packet* packet, Picoseconds now) {
+void Network::on_port(std::uint32_t target, Picoseconds now) {
+  Link& link = links_[target];
+  if (link.waiting == 0) {  // the link went down meanwhile
+    events_.pop();
+    return;
+  }
+  const int l = static_cast<int>(target);
+  launch(l, take_waiting(l), now);
+  if (link.waiting != 0)
+    events_.replace_top(link.busy_until, EventKind::port, target);
+  else
+    events_.pop();
+}
+
+inline void Network::launch(int l, Packet* packet, Picoseconds now) {
+  Link& link = hot(l);
+  const Shape& s = shape(link);
+  if (!s.plain) {
+    launch_with_others(l, packet, now);
+    return;
+  }
+  link.busy_until = std::max(link.busy_until, now) + s.transmit.of(packet->bytes);
+  link.most_backlog = std::max(link.most_backlog, link.busy_until - now);
+  ++link.packets;
+  link.bytes += packet->bytes;
+  append(l, packet, link.busy_until + s.delay);
+}
+
+// Where capacity is shared, bursts are saved up, or packets are held up.
+void Network::launch_with_others(int l, Packet* packet, Picoseconds now) {
   Link& link = hot(l);
   LinkDetails& d = details(l);
   Picoseconds start = now;

@@ -37,6 +37,10 @@ class Endpoint {
   // For whoever counts what is on its way: one more of these is from now on; one of them will not arrive.
   virtual void on_copied(const Packet&) {}
   virtual void on_lost(const Packet&) {}
+  // One of these will be handed over soon: for whoever fetches ahead the memory that this will touch.
+  virtual void on_near(const Packet&) {}
+  // Likewise of a timer, once two slots of the queue ahead and once one.
+  virtual void on_near_timer(std::uint32_t /*target*/, int /*slots*/) {}
 };
 
 struct NetworkOptions {
@@ -116,6 +120,8 @@ class Network {
   // When all of these will have left, as far as is known now.
   Picoseconds clear_at(int link, Picoseconds now) const;
 
+  // Fetches ahead what a packet that is sent over the link will touch.
+  void fetch(int link) const;
   // The link over which a packet leaves the node that sends it; -1: there is no way.
   int first_link(int from, int to, std::uint32_t route, std::uint32_t spread) const {
     return route == kNoRoute ? forwarding_.link(from, to, spread) : routes_[route].front();
@@ -129,8 +135,15 @@ class Network {
     Picoseconds delay = 0;
     Picoseconds calm = kNever;      // the backlog, packet included, up to which nothing need be considered
     Picoseconds calm_if_idle = -1;  // the same of a queue with priorities in which nothing waits
+    std::int64_t limit_bytes = 0;   // what the policy comes to here
+    std::int64_t mark_bytes = 0;
+    bool down = false;   // for whatever reason
+    bool plain = false;  // no capacity is shared, no burst saved up, no packet held up: sent one by one
+    bool port = false;   // there are priorities, or were
+    QueuePolicy policy;
     bool operator==(const Shape&) const = default;
   };
+  static constexpr std::uint32_t kMostShapes = 1U << 23;
   struct alignas(64) Link {
     Packet* head = nullptr;  // on the wire, by arrival
     Packet* tail = nullptr;
@@ -141,17 +154,25 @@ class Network {
     Picoseconds most_backlog = 0;
     std::int32_t to = 0;
     std::uint32_t lossy : 1 = 0;
-    std::uint32_t waits : 1 = 0;  // something does, in a queue with priorities
-    std::uint32_t shape : 30 = 0;
+    std::uint32_t waiting : 8 = 0;  // a bit for each queue of its port in which something does
+    std::uint32_t shape : 23 = 0;
+
+    void waits(unsigned queue) { waiting = (waiting | 1U << queue) & 0xffU; }
+    void waits_no_more(unsigned queue) { waiting = (waiting & ~(1U << queue)) & 0xffU; }
   };
   static_assert(sizeof(Link) == 64);
+  struct Queue;
   struct Port;
+  struct MoreQueues;
   struct LinkDetails;
   struct CapacityGroup;
 
   Link& hot(int link) { return links_[static_cast<std::size_t>(link)]; }
   const Shape& shape(const Link& link) const { return shapes_[link.shape]; }
+  Port& port(int link);
+  Queue& queue(int link, unsigned number);
   LinkDetails& details(int link);
+  std::int64_t waiting_bytes(int link) const;  // in queues with priorities
 
   void prefetch();
   int next_link(int node, const Packet& packet, int hop, std::uint32_t& spread) const;
@@ -162,7 +183,9 @@ class Network {
   bool admit(int link, Packet* packet, std::int64_t queued);
   void enqueue(int link, Packet* packet, Picoseconds now);
   bool make_way(int link, const Packet& packet);
+  Packet* take_waiting(int link);
   void launch(int link, Packet* packet, Picoseconds now);
+  void launch_with_others(int link, Packet* packet, Picoseconds now);
   void append(int link, Packet* packet, Picoseconds arrival);
   void insert(int link, Packet* packet, Picoseconds arrival);
   // Draws what the wire does; false when the packet is gone.
@@ -181,6 +204,7 @@ class Network {
   Forwarding forwarding_;
   std::vector<Link, HugePages<Link>> links_;
   std::vector<Shape> shapes_;
+  std::vector<Port, HugePages<Port>> ports_;  // by link; empty where none has priorities
   std::vector<LinkDetails> details_;
   std::vector<CapacityGroup> groups_;
   std::vector<std::vector<int>> routes_;

@@ -2,36 +2,43 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "sim/network.h"
 
 namespace talweg::sim {
 
-// The output queues of a link with priorities.
-struct Network::Port {
-  struct Queue {
-    Packet* head = nullptr;
-    Packet* tail = nullptr;
-    std::int64_t bytes = 0;
-
-    void push(Packet* packet) {
-      packet->next = nullptr;
-      (head == nullptr ? head : tail->next) = packet;
-      tail = packet;
-      bytes += packet->bytes;
-    }
-    Packet* pop() {
-      Packet* packet = head;
-      head = packet->next;
-      bytes -= packet->bytes;
-      return packet;
-    }
-  };
-  std::array<Queue, kPriorities> queues;
-  std::size_t waiting = 0;
+// The output queues of a link with priorities; more than two of them, and what goes by what is left, are
+// elsewhere: most ports are then one cache line, which every hop touches that has to wait.
+struct Network::Queue {
+  Packet* head = nullptr;
+  Packet* tail = nullptr;
   std::int64_t bytes = 0;
+
+  void push(Packet* packet) {
+    packet->next = nullptr;
+    (head == nullptr ? head : tail->next) = packet;
+    tail = packet;
+    bytes += packet->bytes;
+  }
+  Packet* pop() {
+    Packet* packet = head;
+    head = packet->next;
+    bytes -= packet->bytes;
+    return packet;
+  }
+};
+
+struct alignas(64) Network::Port {
+  static constexpr unsigned kQueues = 2;
+  std::int64_t bytes = 0;  // of all queues
   std::int64_t most_bytes = 0;
+  std::array<Queue, kQueues> queues;
+};
+
+struct Network::MoreQueues {
+  std::array<Queue, kPriorities - Port::kQueues> queues;
 
   // In place of these, of a queue that sends what has least left first, in the order of their coming: some
   // hundreds at most where switches are as shallow as that needs them, so they are looked through.
@@ -77,17 +84,16 @@ struct BitErrors {
 
 struct Network::LinkDetails {
   std::shared_ptr<const QueuePolicy> policy;
-  std::unique_ptr<Port> port;   // where there are priorities
-  std::vector<int> groups;      // of capacity
-  TransmitTime narrowest;       // the link's, or that of a slower group, behind which its packets wait
-  Picoseconds burst = 0;        // as time at the link's rate
-  std::int64_t mark_bytes = 0;  // what the policy comes to here
-  std::int64_t limit_bytes = 0;
-  bool down = false;            // for whatever reason
-  bool failed = false;          // itself, not a node at its end
-  bool doomed = false;          // the first packet on the wire was there when the link failed
-  bool in_burst = false;        // Gilbert-Elliott: in the bad state
-  Picoseconds burst_until = 0;  // where that lasts a time
+  std::unique_ptr<MoreQueues> more;  // where there are more priorities than a port has queues for
+  bool port = false;                 // there are priorities, or were
+  std::vector<int> groups;           // of capacity
+  TransmitTime narrowest;            // the link's, or that of a slower group, behind which its packets wait
+  Picoseconds burst = 0;             // as time at the link's rate
+  bool down = false;                 // for whatever reason
+  bool failed = false;               // itself, not a node at its end
+  bool doomed = false;               // the first packet on the wire was there when the link failed
+  bool in_burst = false;             // Gilbert-Elliott: in the bad state
+  Picoseconds burst_until = 0;       // where that lasts a time
   LossModel loss;
   BitErrors bit_errors;
   Random random{0};
@@ -101,6 +107,15 @@ struct Network::CapacityGroup {
   TransmitTime transmit;
   Picoseconds busy_until = 0;
 };
+
+inline Network::Port& Network::port(int link) {
+  return ports_[static_cast<std::size_t>(link)];
+}
+
+inline Network::Queue& Network::queue(int link, unsigned number) {
+  if (number < Port::kQueues) return port(link).queues[number];
+  return details(link).more->queues[number - Port::kQueues];
+}
 
 inline Network::LinkDetails& Network::details(int link) {
   return details_[static_cast<std::size_t>(link)];

@@ -110,14 +110,22 @@ void Network::settle(int l) {
   LinkDetails& d = details(l);
   Link& link = hot(l);
   const QueuePolicy& policy = *d.policy;
-  if ((policy.priorities > 1 || policy.least_left_first) && !d.port) d.port = std::make_unique<Port>();
   d.bit_errors.rate = d.loss.bit_error_rate;
   link.lossy = d.loss.any() || d.doomed ? 1 : 0;
   const cluster::Link& given = cluster_.links[static_cast<std::size_t>(l)];
-  Shape shape{TransmitTime(given.capacity), picoseconds(given.latency), kNever};
-  if (d.down || d.port || !d.groups.empty() || d.burst > 0 || d.loss.delay > 0) {
+  Shape shape;
+  shape.transmit = TransmitTime(given.capacity);
+  shape.delay = picoseconds(given.latency);
+  shape.policy = policy;
+  shape.down = d.down;
+  shape.plain = !d.down && d.groups.empty() && d.burst <= 0 && d.loss.delay <= 0;
+  shape.port = d.port = d.port || policy.priorities > 1 || policy.least_left_first;
+  if (d.port && ports_.empty()) ports_.resize(links_.size());
+  if ((policy.priorities > static_cast<int>(Port::kQueues) || policy.least_left_first) && !d.more)
+    d.more = std::make_unique<MoreQueues>();
+  if (d.port || !shape.plain) {
     shape.calm = -kNever;
-    if (!d.down && d.groups.empty() && d.burst <= 0 && d.loss.delay <= 0) shape.calm_if_idle = kNever;
+    if (shape.plain) shape.calm_if_idle = kNever;
   }
   const auto look_from = [&](std::int64_t bytes) {
     shape.calm = shape.transmit.of_at_most(bytes, shape.calm);
@@ -125,21 +133,24 @@ void Network::settle(int l) {
   };
   if (round_trip_ == 0 && (policy.mark_by_delay || policy.limit_round_trips > 0))
     round_trip_ = longest_round_trip();
-  d.limit_bytes = policy.limit_bytes;
+  shape.limit_bytes = policy.limit_bytes;
   if (policy.limit_round_trips > 0)
-    d.limit_bytes = std::max(d.limit_bytes, policy.limit_round_trips * d.narrowest.bytes_in(round_trip_));
-  if (d.limit_bytes > 0) look_from(d.limit_bytes);
+    shape.limit_bytes =
+        std::max(shape.limit_bytes, policy.limit_round_trips * d.narrowest.bytes_in(round_trip_));
+  if (shape.limit_bytes > 0) look_from(shape.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
-  d.mark_bytes = policy.mark_bytes;
+  shape.mark_bytes = policy.mark_bytes;
   if (policy.mark_by_delay) {
-    d.mark_bytes = std::max(d.mark_bytes, d.narrowest.bytes_in(round_trip_));
-    if (d.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, d.limit_bytes / 2);
+    shape.mark_bytes = std::max(shape.mark_bytes, d.narrowest.bytes_in(round_trip_));
+    if (shape.limit_bytes > 0) shape.mark_bytes = std::min(shape.mark_bytes, shape.limit_bytes / 2);
   }
-  if (d.mark_bytes > 0) look_from(d.mark_bytes);
+  if (shape.mark_bytes > 0) look_from(shape.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
   const auto same = std::ranges::find(shapes_, shape);
-  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x3fffffffU;
+  if (same == shapes_.end() && shapes_.size() == kMostShapes)
+    refuse("more than {} kinds of links", kMostShapes);
+  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & (kMostShapes - 1);
   if (same == shapes_.end()) shapes_.push_back(shape);
 }
 
@@ -244,14 +255,7 @@ void Network::drop_all(int l) {
     ++d.lost;
     lose(packet);
   };
-  if (d.port) {
-    for (auto& queue : d.port->queues)
-      while (queue.head != nullptr) drop(queue.pop());
-    while (!d.port->by_left.empty()) drop(d.port->pop_least_left());
-    d.port->waiting = 0;
-    d.port->bytes = 0;
-    hot(l).waits = 0;
-  }
+  while (link.waiting != 0) drop(take_waiting(l));
   if (link.head == nullptr) return;
   while (link.head->next != nullptr) {
     Packet* packet = link.head->next;
@@ -262,11 +266,15 @@ void Network::drop_all(int l) {
   d.doomed = true;
 }
 
+std::int64_t Network::waiting_bytes(int l) const {
+  return ports_.empty() ? 0 : ports_[static_cast<std::size_t>(l)].bytes;
+}
+
 std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
-  return (backlog > 0 ? d.narrowest.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+  return (backlog > 0 ? d.narrowest.bytes_in(backlog) : 0) + waiting_bytes(l);
 }
 
 std::vector<int> Network::path(int from, int to, std::uint32_t route, std::uint32_t spread) const {
@@ -317,8 +325,9 @@ void Network::add_carried(int l, std::int64_t packets, std::int64_t bytes) {
 
 Picoseconds Network::clear_at(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
-  const LinkDetails& d = details_[static_cast<std::size_t>(l)];
-  return std::max(link.busy_until, now) + (d.port ? d.narrowest.of(d.port->bytes) : 0);
+  const std::int64_t waiting = waiting_bytes(l);
+  const TransmitTime& narrowest = details_[static_cast<std::size_t>(l)].narrowest;
+  return std::max(link.busy_until, now) + (waiting > 0 ? narrowest.of(waiting) : 0);
 }
 
 std::int64_t Network::sent_bytes(int l, Picoseconds now) const {
@@ -334,8 +343,8 @@ LinkCounters Network::counters(int l) const {
   LinkCounters c;
   c.packets = link.packets;
   c.bytes = link.bytes;
-  c.most_queued_bytes =
-      d.narrowest.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) + (d.port ? d.port->most_bytes : 0);
+  c.most_queued_bytes = d.narrowest.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) +
+                        (ports_.empty() ? 0 : ports_[static_cast<std::size_t>(l)].most_bytes);
   c.marked = d.marked;
   c.trimmed = d.trimmed;
   c.dropped = d.dropped;

@@ -239,6 +239,25 @@ void Pulled::on_timer(std::uint32_t target, Picoseconds now) {
   }
 }
 
+void Pulled::fetch_timer(std::uint32_t target, int slots) const {
+  if (target >= kHost) {
+    const auto node = static_cast<std::size_t>(target - kHost);
+    if (slots > 1)
+      __builtin_prefetch(&hosts_[node], 1);
+    else if (const auto& listed = hosts_[node].listed; !listed.empty())
+      fetch_own(listed.front(), static_cast<int>(node));
+  } else if (target >= kTurn) {
+    const int link = static_cast<int>(target - kTurn);
+    if (slots > 1) {
+      fetch_turn(link);
+    } else if (!ready(link).empty()) {
+      const FlowId flow = ready(link).front();
+      fetch(flow);
+      fetch_own(flow, flows_[flow].from);
+    }
+  }
+}
+
 void Pulled::arm(FlowId flow, Picoseconds when) {
   Sender& s = senders_[flow];
   if (when >= s.timer_at) return;

@@ -41,6 +41,13 @@ class Pulled final : public Transport {
   }
   void on_packet(Packet* packet, Picoseconds now) override;
   void on_timer(std::uint32_t target, Picoseconds now) override;
+  // Likewise, of what this kind has beside the others.
+  void fetch_own(FlowId flow, int node) const {
+    __builtin_prefetch(&givers_[flow], 1);
+    __builtin_prefetch(&askers_[flow], 1);
+    __builtin_prefetch(&hosts_[static_cast<std::size_t>(node)], 1);
+  }
+  void fetch_timer(std::uint32_t target, int slots) const;
 
  private:
   static constexpr FlowId kNoFlow = ~0U;

@@ -98,6 +98,16 @@ void Simulation::on_packet(int node, Packet* packet) {
   network_.packets().give_back(packet);
 }
 
+void Simulation::on_near(const Packet& packet) {
+  if (packet.kind == PacketKind::datagram) return;
+  transport_->fetch(packet.flow);
+  if (pulled_ != nullptr) pulled_->fetch_own(packet.flow, packet.destination);
+}
+
+void Simulation::on_near_timer(std::uint32_t target, int slots) {
+  if (pulled_ != nullptr) pulled_->fetch_timer(target, slots);
+}
+
 void Simulation::on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) {
   if (FlowClient* client = client_of(flow); client != nullptr) client->on_delivered(flow, bytes, now);
 }

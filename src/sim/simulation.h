@@ -93,6 +93,8 @@ class Simulation : private Endpoint, private FlowClient {
  private:
   bool run_events(Picoseconds horizon);
   void on_packet(int node, Packet* packet) override;
+  void on_near(const Packet& packet) override;
+  void on_near_timer(std::uint32_t target, int slots) override;
   void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(FlowId flow, Picoseconds now) override;
   void remember(const Outage& outage, bool up);

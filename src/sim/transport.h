@@ -124,6 +124,13 @@ class Transport {
   // it off.
   virtual void on_packet(Packet* packet, Picoseconds now) = 0;
   virtual void on_timer(std::uint32_t target, Picoseconds now) = 0;
+  // Fetches ahead what a packet of the flow will touch.
+  void fetch(FlowId flow) const {
+    for (std::size_t line = 0; line < sizeof(Sender) / 64; ++line)
+      __builtin_prefetch(reinterpret_cast<const char*>(&senders_[flow]) + 64 * line, 1);
+    __builtin_prefetch(&receivers_[flow], 1);
+    __builtin_prefetch(&flows_[flow]);
+  }
   // Links or nodes have failed or are back.
   virtual void on_reroute(Picoseconds) {}
   // Before the network's counters are read: those who count only now and then count up to now.
@@ -260,6 +267,13 @@ class Transport {
     }
     turns.going_on = false;
   }
+
+  // Fetches ahead what a turn at a link will touch: first the link's, and then the flow's whose turn it is.
+  void fetch_turn(int link) const {
+    __builtin_prefetch(&turns_[static_cast<std::size_t>(link)], 1);
+    network_.fetch(link);
+  }
+  const RingQueue<FlowId>& ready(int link) const { return turns_[static_cast<std::size_t>(link)].ready; }
 
   const TransportOptions options_;
   Network& network_;

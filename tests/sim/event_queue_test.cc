@@ -93,6 +93,22 @@ TEST(EventQueue, KeepsTheOrderWhenTheDensityOfEventsChanges) {
   });
 }
 
+// Flows set their timers before they send anything. Were the timer's slot at hand from then on, a single heap
+// would hold all that happens up to it.
+TEST(EventQueue, GoesFromSlotToSlotThoughATimerOfLongAfterWasScheduledFirst) {
+  constexpr int kEvents = 1000;
+  EventQueue queue;
+  queue.push(10'000'000'000, EventKind::timer, 1);
+  queue.push(0, EventKind::arrival, 2);
+  for (int i = 1; i < kEvents; ++i) {
+    EXPECT_EQ(queue.top().time, (i - 1) * 1'000'000LL);
+    queue.pop();  // the timer alone is left
+    queue.push(i * 1'000'000LL, EventKind::arrival, 2);
+  }
+  EXPECT_EQ(queue.top().kind(), EventKind::arrival);
+  EXPECT_EQ(queue.turns(), kEvents - 1U);
+}
+
 TEST(EventQueue, OffersEventsAfterItHasBeenEmpty) {
   EventQueue queue;
   queue.push(7'000'000'000, EventKind::timer, 1);
