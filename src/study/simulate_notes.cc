@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <string_view>
 
@@ -33,6 +34,23 @@ std::string those_given(const SimulateRequest& request, std::initializer_list<co
   return text;
 }
 
+bool is_bounded(const sim::WorkloadStep& step) {
+  return step.algorithm == sim::kBounded;
+}
+
+// Whether a call of the group goes over connections: compute steps send nothing, bounded sums datagrams.
+bool has_connections(const sim::WorkloadGroup& group) {
+  return std::ranges::any_of(group.steps, [](const auto& s) { return s.op && !is_bounded(s); });
+}
+
+// Whether anything but datagrams is sent, where `only_datagrams` says what calls do.
+bool has_connections(const SimulateOptions& o, bool only_datagrams) {
+  if (!o.flows.connections.empty() || !o.job.flows.empty()) return true;
+  if (o.workload.empty()) return !only_datagrams && o.matrix.empty();
+  return std::ranges::any_of(o.job.groups, [](const auto& g) { return has_connections(g); }) ||
+         std::ranges::any_of(o.job.background, [](const auto& b) { return b.burst_bytes > 0; });
+}
+
 // The priorities that packets have.
 std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, bool only_datagrams,
                                                      bool bounded) {
@@ -40,8 +58,9 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
   const auto use = [&](int priority) {
     used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
   };
+  const int below = o.simulation.transport.data_priority;
   const auto use_for_data = [&](int priority) {
-    use(priority);
+    use(priority += below);
     for (const std::int64_t limit : o.simulation.transport.demote_bytes)
       if (limit > 0) use(++priority);
   };
@@ -49,28 +68,52 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
     use(bounded ? wire::kOrdinary : 0);
     return used;
   }
-  const int below = o.simulation.transport.data_priority;
-  use(o.simulation.transport.acknowledgement_priority);
-  for (const sim::Connection& c : o.flows.connections) use_for_data(c.priority + below);
-  for (const auto& f : o.job.flows) use_for_data(f.connection.priority + below);
+  if (has_connections(o, only_datagrams)) use(o.simulation.transport.acknowledgement_priority);
+  for (const sim::Connection& c : o.flows.connections) use_for_data(c.priority);
+  for (const auto& f : o.job.flows) use_for_data(f.connection.priority);
   for (const sim::WorkloadGroup& g : o.job.groups) {
-    use_for_data(g.priority + below);
+    if (has_connections(g)) use_for_data(g.priority);
     for (const sim::WorkloadStep& s : g.steps) {
-      if (s.algorithm != sim::kBounded) continue;
+      if (!is_bounded(s)) continue;
       use(wire::kOrdinary);
       if (g.queues == 1) continue;
       use(wire::kControlClass);
       use(protocol::queue_priority(s.depth, g.queues, protocol::LayerOrder::front_first));
     }
   }
-  for (const sim::BackgroundTraffic& b : o.job.background) use(b.priority);
-  if (o.matrix.empty() && o.workload.empty()) use_for_data(o.ranks.priority + below);
+  for (const sim::BackgroundTraffic& b : o.job.background)
+    b.burst_bytes > 0 ? use_for_data(b.priority) : use(b.priority);
+  if (o.matrix.empty() && o.workload.empty()) use_for_data(o.ranks.priority);
   return used;
 }
 
 bool some_link_leaves_a_switch(const cluster::Cluster& cluster) {
   const int workers = cluster.workers();
   return std::ranges::any_of(cluster.links, [&](const cluster::Link& l) { return l.from >= workers; });
+}
+
+// What groups of a workload ask of switches for their bounded sums, and these do not do.
+std::vector<std::string> idle_classes(const SimulateOptions& o, bool marks) {
+  std::string queues, droppable;
+  int needed = 0;
+  const auto add = [](std::string& names, const sim::WorkloadGroup& g) {
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", g.name);
+  };
+  for (const sim::WorkloadGroup& g : o.job.groups) {
+    if (g.queues > 1 && o.simulation.network.switch_queue.priorities <= g.queues) {
+      add(queues, g);
+      needed = std::max(needed, g.queues + 1);
+    }
+    if (g.droppable > 0 && !marks) add(droppable, g);
+  }
+  std::vector<std::string> notes;
+  if (!queues.empty())
+    notes.push_back(fmt::format(
+        "--workload: queues of {}: with fewer than {} --priorities, layers share a queue", queues, needed));
+  if (!droppable.empty())
+    notes.push_back(fmt::format(
+        "--workload: droppable of {}: no queue marks, so none drops these before others", droppable));
+  return notes;
 }
 
 std::string full_before(const char* option, const sim::QueuePolicy& queue) {
@@ -105,6 +148,7 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     if (!options.empty()) notes.push_back(options + ": " + why);
   };
   const sim::QueuePolicy& queue = o.simulation.network.switch_queue;
+  const bool marks = queue.mark_bytes > 0 || queue.mark_by_delay || queue.red.most_bytes > 0;
   const bool pulled = o.simulation.transport.kind == sim::TransportKind::pulled;
 
   const bool flows = !request.matrix.empty() || !request.flows.empty();
@@ -145,13 +189,14 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
          by_switch ? "only --algo bounded has it" : "only --algo bounded loses a part");
   else if (o.may_lose <= 0)
     note(those_given(request, {"droppable", "keep-important"}), "with --may-lose 0 nothing may be lost");
-  else if (queue.mark_bytes <= 0 && !queue.mark_by_delay && queue.red.most_bytes == 0)
+  else if (!marks)
     note(those_given(request, {"droppable"}), "no queue marks, so none drops these before others");
   if (!bounded) note(those_given(request, {"servers"}), "only --algo bounded has servers");
   if (!bounded)
     note(those_given(request, {"paths"}), "only --algo bounded chooses among paths");
   else if (o.simulation.transport.spray)
     note(those_given(request, {"paths"}), "with --routing spray each packet takes a way of its own");
+  std::ranges::copy(idle_classes(o, marks), std::back_inserter(notes));
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"
@@ -194,10 +239,15 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
       queue.mark_bytes >= queue.limit_bytes)
     note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   const auto used = priorities_in_use(o, datagrams, bounded);
-  if (!datagrams && std::ranges::count(used, true) == 1)
+  const bool one_priority = std::ranges::count(used, true) == 1;
+  if (!datagrams && !has_connections(o, datagrams)) {
+    if (one_priority) note(those_given(request, {"priorities"}), "all datagrams have one priority");
+    note(those_given(request, {"demote", "trim"}), "datagrams are neither demoted nor trimmed");
+  } else if (!datagrams && one_priority) {
     note(those_given(request, {"priorities", "trim"}),
          "data and answers have the same priority, and with it one queue: give flows a priority (prio=1 in "
          "--flows, prio 1 in a matrix, priority: 1 in a workload), or take --transport ndp");
+  }
   for (std::size_t p = 0; p < used.size(); ++p)
     if (queue.class_limit_bytes[p] > 0 && !used[p])
       note(those_given(request, {"class-limits"}), fmt::format("no packet has priority {}", p));

@@ -200,6 +200,72 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
               ElementsAre("--class-limits: no packet has priority 3"));
 }
 
+std::vector<std::string> notes_of_workload(const std::string& text, Given given) {
+  const std::string file = testing::TempDir() + "talweg-workload-notes.yaml";
+  std::ofstream(file) << text;
+  given.insert(given.end(), {{"flows", ""}, {"workload", file.c_str()}});
+  return notes_of(given);
+}
+
+// A group of two ranks that sums with bounded loss, and what else is said of it.
+std::string bounded_group(const std::string& name, const std::string& more) {
+  return "  - {name: " + name + ", ranks: [h0, h1]" + more +
+         ", steps: [{compute: 1ms}, {op: all_reduce, bytes: 1MB, algorithm: bounded, depth: 0.5}]}\n";
+}
+
+TEST(SimulateRequest, ClassesOfAWorkloadThatSwitchesDoNotTellApartAreNamedOnce) {
+  const std::string layers = "groups:\n" + bounded_group("a", ", queues: 4") +
+                             bounded_group("b", ", queues: 2") + bounded_group("c", "");
+  EXPECT_THAT(
+      notes_of_workload(layers, {}),
+      ElementsAre("--workload: queues of \"a\", \"b\": with fewer than 5 --priorities, layers share a "
+                  "queue"));
+  EXPECT_THAT(
+      notes_of_workload(layers, {{"priorities", "4"}}),
+      ElementsAre("--workload: queues of \"a\": with fewer than 5 --priorities, layers share a queue"));
+  EXPECT_THAT(notes_of_workload(layers, {{"priorities", "5"}}), IsEmpty());
+  EXPECT_THAT(notes_of_workload(layers, {{"transport", "pias"}}), IsEmpty());
+
+  const std::string droppable = "groups:\n" + bounded_group("a", "") + bounded_group("b", ", droppable: 50%");
+  EXPECT_THAT(notes_of_workload(droppable, {}), IsEmpty());
+  EXPECT_THAT(notes_of_workload(droppable, {{"red", "10K,20K,0.1"}}), IsEmpty());
+  for (const Given& unmarked : {Given{{"mark", "0"}}, Given{{"transport", "ndp"}}})
+    EXPECT_THAT(notes_of_workload(droppable, unmarked),
+                ElementsAre("--workload: droppable of \"b\": no queue marks, so none drops these before "
+                            "others"));
+  EXPECT_THAT(notes_of_workload("groups:\n" + bounded_group("a", ", queues: 7, droppable: 1%"),
+                                {{"priorities", "7"}, {"mark", "0"}}),
+              ElementsAre(HasSubstr("queues of \"a\": with fewer than 8 "), HasSubstr("droppable of \"a\"")));
+}
+
+// Bounded sums are datagrams of their own priorities: neither the group's nor that of answers is on the wire.
+TEST(SimulateRequest, ThePriorityOfAGroupCountsWhereItsCallsHaveIt) {
+  const auto said = [](const std::string& text, const char* limits) {
+    return notes_of_workload(text, {{"priorities", "8"}, {"class-limits", limits}});
+  };
+  const std::string bounded = bounded_group("a", ", priority: 2");
+  EXPECT_THAT(said("groups:\n" + bounded, "0,0,9K"),
+              ElementsAre("--priorities: all datagrams have one priority",
+                          "--class-limits: no packet has priority 2"));
+  EXPECT_THAT(said("groups:\n" + bounded, "9K"),
+              testing::Contains("--class-limits: no packet has priority 0"));
+  EXPECT_THAT(said("groups:\n" + bounded_group("a", ", priority: 2, queues: 4"), "9K,0,9K,9K,9K"),
+              ElementsAre("--class-limits: no packet has priority 2"));
+  const std::string exact =
+      "  - {name: b, ranks: [h2, h3], priority: 2, steps: [{op: all_reduce, bytes: 1MB}]}\n";
+  EXPECT_THAT(said("groups:\n" + bounded + exact, "9K,0,9K,0,9K"), IsEmpty());
+  EXPECT_THAT(said("groups:\n" + bounded + "background: [{from: h2, to: h3, rate: 1Mbit/s, priority: 6}]\n",
+                   "9K,0,0,0,9K,0,9K"),
+              ElementsAre("--class-limits: no packet has priority 0"));
+  EXPECT_THAT(said("groups:\n" + bounded +
+                       "background: [{from: h2, to: h3, rate: 1Mbit/s, burst: 1MB, priority: 6}]\n",
+                   "9K,0,0,0,9K,0,9K"),
+              IsEmpty());
+  EXPECT_THAT(notes_of_workload("groups:\n" + bounded, {{"priorities", "2"}, {"trim", "true"}}),
+              ElementsAre("--priorities: all datagrams have one priority",
+                          "--trim: datagrams are neither demoted nor trimmed"));
+}
+
 TEST(SimulateRequest, FluidSaysThatItHasNoPackets) {
   EXPECT_EQ(options_of({{"fluid", "true"}}).simulation.transport.kind, sim::TransportKind::fluid);
   EXPECT_THAT(notes_of({{"fluid", "true"}}), IsEmpty());
