@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "bench" / "suite"))
 import aggregator  # noqa: E402
 import all_reduce  # noqa: E402
 import baselines  # noqa: E402
+import bursts  # noqa: E402
 import contestants  # noqa: E402
 import datagrams  # noqa: E402
 import drawn  # noqa: E402
@@ -40,7 +41,7 @@ import unseen  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
-QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric", "recommender")},
+QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric", "recommender", "bursts")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
 
 
@@ -126,6 +127,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return {"datagrams": datagrams.run, "traces": traces.run}[scenario](settings)
     if scenario == "loss":
         return loss.run(runner, settings)
+    if scenario == "bursts":
+        return bursts.run(runner, settings)
     if scenario == "baselines":
         return baselines.run(settings)
     if scenario == "sim":

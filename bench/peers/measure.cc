@@ -77,13 +77,12 @@ struct Summary {
   double p99_ms = 0;
 };
 
-Summary summarise(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
+Summary summarise(std::vector<double> times_ms) {
+  std::sort(times_ms.begin(), times_ms.end());
   const auto at = [&](double share) {
-    return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))];
+    return times_ms[static_cast<std::size_t>(share * static_cast<double>(times_ms.size() - 1))];
   };
-  return {static_cast<int>(seconds.size()), 1e3 * seconds.front(), 1e3 * at(0.5), 1e3 * at(0.9),
-          1e3 * at(0.99)};
+  return {static_cast<int>(times_ms.size()), times_ms.front(), at(0.5), at(0.9), at(0.99)};
 }
 
 class Measurement {
@@ -104,13 +103,14 @@ class Measurement {
     return last;
   }
 
-  Summary run(int calls, double seconds_per_call) {
+  // Milliseconds per call of each batch of so many, of the slowest rank.
+  std::vector<double> run(int calls, double seconds_per_call) {
     const double fitting = options_.seconds / (seconds_per_call * calls);
     const int least = seconds_per_call * calls > kSlowSeconds ? 1 : kLeastIterations;
     const int iterations = static_cast<int>(std::clamp<double>(fitting, least, kMostIterations));
     std::vector<double> times;
-    for (int k = 0; k < iterations; ++k) times.push_back(batch(calls) / calls);
-    return summarise(board_.max_over_ranks(times));
+    for (int k = 0; k < iterations; ++k) times.push_back(1e3 * batch(calls) / calls);
+    return board_.max_over_ranks(times);
   }
 
   std::size_t wrong() const { return wrong_; }
@@ -143,6 +143,12 @@ void print_summary(const char* name, const Summary& s) {
       name, s.iterations, s.min_ms, s.median_ms, s.p90_ms, s.p99_ms);
 }
 
+void print_calls(const std::vector<double>& calls_ms) {
+  std::printf(", \"calls_ms\": [");
+  for (std::size_t k = 0; k < calls_ms.size(); ++k) std::printf("%s%.6f", k == 0 ? "" : ", ", calls_ms[k]);
+  std::printf("]");
+}
+
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
@@ -157,6 +163,7 @@ Options parse_options(int argc, char** argv) {
       {"--algorithm", [&](const std::string& v) { o.algorithm = v; }},
       {"--bytes", [&](const std::string& v) { o.bytes = std::stoul(v); }},
       {"--seconds", [&](const std::string& v) { o.seconds = std::stod(v); }},
+      {"--each-call", [&](const std::string& v) { o.each_call = std::stoi(v) != 0; }},
       {"--spawned-ns", [&](const std::string& v) { o.spawned_ns = std::stoll(v); }},
   };
   for (int i = 1; i < argc; i += 2) {
@@ -180,14 +187,17 @@ int measure(const std::string& contestant_name, const Options& options, Contesta
   const auto join_times = board.max_over_ranks({joined, formed});
 
   std::vector<double> wrong = {0};
+  std::vector<double> calls_ms;
   Summary isolated;
   Summary stream;
   if (options.bytes > 0) {
     Measurement measurement(options, contestant, board);
     const double seconds_per_call = measurement.warm_up();
-    isolated = measurement.run(1, seconds_per_call);
-    if (options.bytes <= kMostStreamBytes && seconds_per_call < kStreamSeconds && contestant.may_lack() == 0)
-      stream = measurement.run(batch_calls(options.size), isolated.median_ms / 1e3);
+    calls_ms = measurement.run(1, seconds_per_call);
+    isolated = summarise(calls_ms);
+    if (options.bytes <= kMostStreamBytes && seconds_per_call < kStreamSeconds &&
+        contestant.may_lack() == 0 && !options.each_call)
+      stream = summarise(measurement.run(batch_calls(options.size), isolated.median_ms / 1e3));
     wrong = board.max_over_ranks({static_cast<double>(measurement.wrong())});
   }
   if (options.rank == 0) {
@@ -198,6 +208,7 @@ int measure(const std::string& contestant_name, const Options& options, Contesta
     if (options.bytes > 0) {
       print_summary("isolated", isolated);
       if (stream.iterations > 0) print_summary("stream", stream);
+      if (options.each_call) print_calls(calls_ms);
     }
     std::printf(", \"wrong\": %.0f}\n", wrong[0]);
     std::fflush(stdout);

@@ -25,6 +25,7 @@ struct Options {
   std::string algorithm;        // as the contestant calls it
   std::size_t bytes = 0;        // of the float32 vector; 0: only join
   double seconds = 1;           // aimed at, for each of the two modes
+  bool each_call = false;       // isolated calls alone, and the time of each of them
   std::int64_t spawned_ns = 0;  // steady clock when the launcher started; 0: unknown
 };
 

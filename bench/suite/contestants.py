@@ -50,15 +50,16 @@ class Runner:
     def available(self, contestants):
         return [c for c in contestants if self.has(c)]
 
-    def measure(self, contestant, place, size_bytes, seconds, environment=None, store=None):
+    def measure(self, contestant, place, size_bytes, seconds, environment=None, store=None, each_call=False):
         """The program's JSON as a dict; {"error": line} when it failed, named after what failed first.
 
-        `environment` and `store` ("tcp://host:port" in place of a file) are Talweg's only.
+        `environment` and `store` ("tcp://host:port" in place of a file) are Talweg's only. each_call: isolated calls alone, with the
+        times of all of them as "calls_ms".
         """
         with places.workspace() as folder:
             options = ["--board", f"{folder}/board", "--size", str(place.ranks), "--bytes", str(size_bytes),
                        "--seconds", str(seconds), "--algorithm", contestant.algorithm,
-                       "--spawned-ns", str(time.monotonic_ns())]
+                       "--spawned-ns", str(time.monotonic_ns()), "--each-call", str(int(each_call))]
             if contestant.library == "ompi":
                 return run_all([self.open_mpi(place, contestant, options, folder)], open_mpi_environment())
             if contestant.library == "talweg":

@@ -107,7 +107,7 @@ def rows(records, _):
                        f"{RANKS} ranks in the lab, 1 % lost one by one, {report.size_name(LAB_SIZE)}")
 
 
-def rows_of(records, key, name, what):
+def rows_of(records, key, name, what, arguments="loss", doubt=""):
     ours, without = (pick(records, algorithm=name, lossy=lossy) or {} for lossy in (True, False))
     reliable = [r for r in records if r["lossy"] and r["algorithm"] != name]
     peers = {r["algorithm"] + (f", {r['transport']}" if "transport" in r else ""): r["p99_ms"] for r in reliable if r["p99_ms"]}
@@ -115,12 +115,13 @@ def rows_of(records, key, name, what):
     quiet = min((r["p99_ms"] for r in records if not r["lossy"] and r["p99_ms"]), default=None)
     best = min(peers.items(), key=lambda item: item[1], default=None)
     mine = ours.get("p99_ms")
+    calls = f" (of {ours['calls']} calls)" if ours.get("calls") else ""
     ratio = best[1] / mine if mine and best else None
-    yield row(f"{key}/reliable", f"{what}: 99th percentile of calls, the best that loses nothing over bounded loss ({P:.0%})", f"{BETTER}x", "loss", ratio, "x",
-              ratio and ratio >= BETTER, f"peer {' and '.join(failed)} failed" if failed else "",
-              note=f"{mine:.1f} ms; best {best[0]} {best[1]:.1f} ms" if ratio else "", failed=ours.get("failed", ""))
+    yield row(f"{key}/reliable", f"{what}: 99th percentile of calls, the best that loses nothing over bounded loss ({P:.0%})", f"{BETTER}x", arguments,
+              ratio, "x", ratio and ratio >= BETTER, doubt or (f"peer {' and '.join(failed)} failed" if failed else ""),
+              note=f"{mine:.1f} ms{calls}; best {best[0]} {best[1]:.1f} ms" if ratio else "", failed=ours.get("failed", ""))
     base = without.get("p99_ms")
     same = mine / base if mine and base else None
-    yield row(f"{key}/lossless", f"{what}: 99th percentile of calls, bounded loss ({P:.0%}) over the same without losses", f"at most {NEAR}x", "loss",
-              same, "x", same and same <= NEAR, note=f"{base:.1f} ms without; the quickest without losses takes {quiet:.1f} ms" if same else "",
-              failed=ours.get("failed", ""))
+    yield row(f"{key}/lossless", f"{what}: 99th percentile of calls, bounded loss ({P:.0%}) over the same without losses", f"at most {NEAR}x", arguments,
+              same, "x", same and same <= NEAR, doubt, note=f"{base:.1f} ms without; the quickest without losses takes {quiet:.1f} ms" if same else "",
+              failed=ours.get("failed", "") or without.get("failed", ""))

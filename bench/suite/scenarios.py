@@ -4,6 +4,7 @@ import functools
 import aggregator
 import all_reduce
 import baselines
+import bursts
 import datagrams
 import drawn
 import fabric
@@ -42,6 +43,7 @@ SCENARIOS = {
     "recommender": ("A model with embeddings", [4], recommender.rows),
     "transport": ("Frames over datagrams", [2, 4, 8], transport.rows),
     "loss": ("Sums that may lose a part", [8], loss.rows),
+    "bursts": ("Sums that may lose a part, where programs' packets are lost in bursts", [8], bursts.rows),
     "baselines": ("Training beside bursts of others", [8], baselines.rows),
     "datagrams": ("Datagrams", [2], datagrams.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),

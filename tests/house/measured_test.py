@@ -21,6 +21,7 @@ specification = importlib.util.spec_from_file_location("bench", TREE / "bench" /
 bench = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(bench)
 import aggregator  # noqa: E402
+import bursts  # noqa: E402
 import contestants  # noqa: E402
 import fabric  # noqa: E402
 import learned  # noqa: E402
@@ -502,6 +503,32 @@ class Transport(unittest.TestCase):
         self.assertEqual(one("transport", [record], "transport/scatter")["verdict"], "PASS")
         self.assertEqual(one("transport", [record], "transport/scatter/gloo")["verdict"], "MISS")
         self.assertEqual(one("transport", [record], "transport/all_to_all")["verdict"], "PASS")
+
+
+class Bursts(unittest.TestCase):
+    def records(self, bounded, reliable, without=10, late_ms=0.2, unread=0):
+        """Records of 1 MiB; the times of calls, and of the bounded ones without losses."""
+        relay = {"late_ms": late_ms, "unread": unread}
+        calls = [(bursts.BOUNDED, True, bounded), ("talweg over tcp", True, reliable), (bursts.BOUNDED, False, without)]
+        return [bursts.record_of(M, name, lossy, [{"calls_ms": [time] * 30, "wrong": 0}] * 3 if time else [{"error": "no result"}])
+                | {"relay": relay} for name, lossy, time in calls]
+
+    def verdicts(self, *arguments, **more):
+        return [one("bursts", self.records(*arguments, **more), f"bursts/{M}/{which}")["verdict"] for which in ("reliable", "lossless")]
+
+    def test_are_judged_by_the_slow_calls_of_all_rounds(self):
+        self.assertEqual(self.verdicts(11, 22), ["PASS", "PASS"])
+        self.assertEqual(self.verdicts(11.5, 22), ["MISS", "MISS"])
+        record = bursts.record_of(M, bursts.BOUNDED, True, [{"calls_ms": list(range(k, k + 50)), "wrong": 0} for k in (1, 51)])
+        self.assertEqual((record["calls"], record["p50_ms"], record["p99_ms"]), (100, 50.5, 99))
+        self.assertEqual(one("bursts", self.records(11, 22), f"bursts/{4 * M}/reliable")["verdict"], "not measured")
+
+    def test_show_nothing_where_a_peer_failed_or_the_relay_was_late(self):
+        self.assertEqual(self.verdicts(11, 0), ["no verdict: peer talweg over tcp failed", "PASS"])
+        self.assertEqual(self.verdicts(0, 22), ["MISS", "MISS"])
+        self.assertEqual(self.verdicts(11, 22, late_ms=1.5), ["no verdict: the relay was 1.5 ms late"] * 2)
+        self.assertEqual(self.verdicts(11, 22, unread=3), ["no verdict: the relay did not read 3 packets in time"] * 2)
+        self.assertEqual(self.verdicts(11.5, 22, late_ms=1.5), ["MISS", "MISS"])
 
 
 if __name__ == "__main__":
