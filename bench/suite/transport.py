@@ -14,7 +14,7 @@ from rows import NOT_SLOWER, pick, row, size_word
 
 TRANSPORTS = ("tcp", "udp", "auto")
 OVER_TCP = {"udp": "with datagrams", "auto": "with what each link finds quicker"}  # what rows call them
-MOST_OVER_TCP = 1.05
+MOST_OVER_TCP = MOST_OVER_QUICKER = 1.05
 SIZES = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
 NETWORKS = ("net", "uneven")
 MESH_RANKS, MESH_SIZE, MESH_OF_BOUND = 8, 16 << 20, 0.93
@@ -137,6 +137,8 @@ def rows(records, ranks):
                                "with TCP, the worst size", arguments,
                                {report.size_name(r["bytes"]): r["errors"].get(who, "") for r in same},
                                {report.size_name(r["bytes"]): (r["ms"].get("tcp"), r["ms"].get(who)) for r in same})
+            yield over_quicker(f"transport/{n}/{network}/auto/quicker", f"{all_reduce.NETWORKS[network]}, {n} ranks", arguments,
+                               {report.size_name(r["bytes"]): (r["ms"], r["errors"]) for r in same}, ", the worst size")
         if n == WIRE_RANKS:
             yield of_limit("transport/wire", f"{all_reduce.NETWORKS['net']}, {n} ranks, {report.size_name(WIRE_SIZE)}, datagrams",
                            f"{OF_WIRE} of the wire", OF_WIRE, f"{arguments} --sizes {size_word(WIRE_SIZE)}",
@@ -146,8 +148,31 @@ def rows(records, ranks):
                 record = pick(records, network="mesh", seed=seed, ranks=n)
                 name = f"a link between every two of {n} ranks, seed {seed}, {report.size_name(MESH_SIZE)}, datagrams"
                 yield of_limit(f"transport/mesh/{seed}", name, f"{MESH_OF_BOUND} of the bound", MESH_OF_BOUND, arguments, record)
+            drawn = {f"seed {seed}": pick(records, network="mesh", seed=seed, ranks=n) or {"ms": {}, "errors": {}} for seed in mesh.SEEDS}
+            yield over_quicker("transport/mesh/auto/quicker", f"a link between every two of {n} ranks, {report.size_name(MESH_SIZE)}", arguments,
+                               {seed: (r["ms"], r["errors"]) for seed, r in drawn.items()}, ", the worst seed")
         if n == COLLECTIVE_RANKS:
             yield from collective_rows(pick(records, network="PyTorch", ranks=n) or {"ms": {}, "errors": {}}, n, arguments)
+
+
+def over_quicker(key, what, arguments, found, worst=""):
+    """A row of the time with what each link finds quicker over that of the quicker of the two, the worst of `found`, {words: ({transport: ms},
+    {transport: error})}, where none is missing."""
+    failed = next((f"{words}: {errors['auto']}" for words, (_, errors) in found.items() if errors.get("auto")), "")
+    peers = sorted({who for _, errors in found.values() for who in errors if who != "auto"})
+    ratios = {}
+    for words, (ms, _) in found.items():
+        if "auto" in ms and ("tcp" in ms or "udp" in ms):
+            ratios[words] = ms["auto"] / min(ms[who] for who in ("tcp", "udp") if who in ms)
+    if len(ratios) < len(found):
+        ratios = {}
+    most = max(ratios.items(), key=lambda item: item[1], default=None)
+    ms = found[most[0]][0] if most else {}
+    return row(key, f"{what}: time with what each link finds quicker over the quicker of TCP and datagrams{worst}",
+               f"at most {MOST_OVER_QUICKER}x", arguments, most and most[1], "x", most and most[1] <= MOST_OVER_QUICKER,
+               f"{' and '.join(peers)} failed" if peers else "",
+               note=f"at {most[0]}: {', '.join(f'{who} {report.milliseconds(ms[who])}' for who in TRANSPORTS if who in ms)} ms" if most else "",
+               failed=failed)
 
 
 def of_limit(key, what, target, least, arguments, record):
@@ -166,6 +191,9 @@ def collective_rows(record, n, arguments):
         for who, words in OVER_TCP.items():
             yield over_tcp(key_of(f"transport/{operation}", who), f"{name}: time {words} over that with TCP", arguments,
                            {operation: record["errors"].get(who, "")}, {operation: (times["tcp"], times[who])})
+        errors = {transport: error for transport, error in record["errors"].items() if transport != "gloo"}
+        yield over_quicker(f"transport/{operation}/auto/quicker", name, arguments,
+                           {operation: ({who: time for who, time in times.items() if time}, errors)})
         if operation == "scatter":
             yield training.over_gloo(f"transport/{operation}/gloo", f"{name}, datagrams", "not slower than gloo", 1 / NOT_SLOWER, arguments,
                                      {"gloo_ms": gloo, "talweg_ms": times["udp"]} if record["ms"] else None)

@@ -488,6 +488,24 @@ class Transport(unittest.TestCase):
         records[3] |= {"ms": {"udp": 5}, "errors": {"tcp": "no result"}}
         self.assertEqual(one("transport", records, "transport/4/net")["verdict"], "not measured")
 
+    def test_the_choice_is_judged_by_the_quicker_of_both(self):
+        def records(*autos):
+            times = zip(transport.SIZES, (10, 10, 10, 12, 12), (12, 12, 12, 10, 10), autos)
+            return [self.record("net", 4, size, tcp, udp) | {"ms": {"tcp": tcp, "udp": udp, "auto": auto}} for size, tcp, udp, auto in times]
+
+        key = "transport/4/net/auto/quicker"
+        made = one("transport", records(10, 10, 10, 10, 10.4), key)
+        self.assertEqual((made["verdict"], made["note"]), ("PASS", "at 64 MiB: tcp 12.0, udp 10.0, auto 10.4 ms"))
+        slow = records(10, 10, 10, 11.9, 10)  # no slower than TCP
+        self.assertEqual(one("transport", slow, key)["verdict"], "MISS")
+        self.assertEqual(one("transport", slow, "transport/4/net/auto")["verdict"], "PASS")
+        self.assertEqual(one("transport", slow[1:], key)["verdict"], "not measured")
+        slow = records(10, 10, 10, 10, 10)
+        slow[4] |= {"ms": {"tcp": 12, "auto": 10}, "errors": {"udp": "no result"}}
+        self.assertEqual(one("transport", slow, key)["verdict"], "no verdict: udp failed")
+        slow[4] |= {"ms": {"tcp": 12, "udp": 10}, "errors": {"auto": "no result"}}
+        self.assertEqual(one("transport", slow, key)["verdict"], "MISS")
+
     def test_part_of_the_bound_is_that_of_datagrams(self):
         records = [self.record("mesh", 8, 16 * M, 10.1, 10.5, seed=3)]
         self.assertEqual(one("transport", records, "transport/mesh/3")["verdict"], "PASS")
