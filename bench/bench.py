@@ -15,6 +15,7 @@ import baselines  # noqa: E402
 import bursts  # noqa: E402
 import contestants  # noqa: E402
 import datagrams  # noqa: E402
+import density  # noqa: E402
 import drawn  # noqa: E402
 import fabric  # noqa: E402
 import faults  # noqa: E402
@@ -34,6 +35,7 @@ import seeing  # noqa: E402
 import simulator  # noqa: E402
 import startup  # noqa: E402
 import streaming  # noqa: E402
+import switching  # noqa: E402
 import traces  # noqa: E402
 import training  # noqa: E402
 import transport  # noqa: E402
@@ -41,7 +43,8 @@ import unseen  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
-QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric", "recommender", "bursts")},
+NOT_QUICK = ("uneven", "mesh", "fabric", "recommender", "bursts", "density", "switching")
+QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in NOT_QUICK},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
 
 
@@ -155,6 +158,10 @@ def run_scenario(scenario, ranks, runner, settings):
         return transport.run(ranks, runner, settings)
     if scenario == "streaming":
         return streaming.run(ranks, runner, settings)
+    if scenario == "density":
+        return density.run(ranks, settings)
+    if scenario == "switching":
+        return switching.run(ranks, settings)
     if scenario == "startup":
         return startup.run(ranks, runner, settings)
     return all_reduce.run(scenario, ranks, runner, settings)

@@ -6,6 +6,7 @@ import all_reduce
 import baselines
 import bursts
 import datagrams
+import density
 import drawn
 import fabric
 import faults
@@ -21,6 +22,7 @@ import seeing
 import simulator
 import startup
 import streaming
+import switching
 import traces
 import training
 import transport
@@ -35,6 +37,8 @@ SCENARIOS = {
     "fabric": ("Racks on uplinks that differ", [16, 32], fabric.rows),
     "aggregator": ("A machine that sums for the ranks", [4, 8], aggregator.rows),
     "streaming": ("A switch that sums for the ranks", [4, 8], streaming.rows),
+    "density": ("A switch that sums sparse vectors", [2, 4, 8], density.rows),
+    "switching": ("A switch where it is hard", [4, 8], switching.rows),
     "startup": ("Joining", [16], startup.rows),
     "faults": ("A rank that is killed", [8], faults.rows),
     "torch": ("PyTorch's all-reduce", [4], training.torch_rows),

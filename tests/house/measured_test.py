@@ -23,6 +23,7 @@ specification.loader.exec_module(bench)
 import aggregator  # noqa: E402
 import bursts  # noqa: E402
 import contestants  # noqa: E402
+import density  # noqa: E402
 import fabric  # noqa: E402
 import learned  # noqa: E402
 import measured  # noqa: E402
@@ -350,6 +351,60 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("streaming", [jobs], "streaming/8/jobs"), rows.PASS)
         self.assertEqual(self.verdict("streaming", [jobs | {"ms": [300.0, 450.0]}], "streaming/8/jobs"), rows.MISS)
         self.assertEqual(self.verdict("streaming", [jobs | {"ms": None}], "streaming/8/jobs"), rows.MISS)
+
+    def test_of_sparse_vectors_through_a_switch(self):
+        def grid(ms_of, **more):
+            return [{"ranks": ranks, "density": share, "overlap": overlap, "bound_ms": 100 * share, "ms": ms_of(share, overlap), "error": ""} | more
+                    for ranks in density.RANKS for share, overlap in density.cells(ranks)]
+
+        def verdicts(records):
+            return [self.verdict("density", records, key) for key in ("density/2", "density/8", "density/dense")]
+
+        good = grid(lambda share, _: 115 * share)
+        self.assertEqual(verdicts(good), [rows.PASS] * 3)
+        self.assertEqual(one("density", good, "density/8")["what"].split(": each of ")[1].split()[0], "22")
+        self.assertEqual(verdicts(good[:-1]), [rows.PASS, rows.NOT_MEASURED, rows.NOT_MEASURED])
+        slow = grid(lambda share, overlap: 119 if (share, overlap) == (0.01, "none") else 115 * share)
+        self.assertEqual(verdicts(slow), [rows.MISS, rows.MISS, rows.MISS])
+        within = grid(lambda share, overlap: 118 if (share, overlap) == (0.01, "none") else 115 * share)
+        self.assertEqual(verdicts(within), [rows.MISS, rows.MISS, rows.PASS])
+        self.assertIn("met in 23 of 24", one("density", within, "density/2")["note"])
+        wrong = [*good[:-1], good[-1] | {"ms": None, "error": "wrong values"}]
+        self.assertEqual(verdicts(wrong), [rows.PASS, rows.MISS, rows.MISS])
+
+    def test_the_blocks_of_a_sparse_vector_are_those_that_perf_draws(self):
+        # Of src/base/random.h, Random(1, 0) and Random(1, 7).uniform().
+        self.assertEqual([density.draw(1, stream) for stream in (0, 7)], [0.92996978156157939, 0.073057062328078293])
+        for share in density.DENSITIES[1:]:
+            for ranks in density.RANKS:
+                self.assertGreaterEqual(density.union(share, "random", ranks), 0.6 * share)
+            self.assertAlmostEqual(density.union(share, "all", 2), share, delta=0.03)
+        self.assertNotIn((0.2, "none"), density.cells(8))
+
+    def test_of_a_switch_where_it_is_hard(self):
+        uneven = {"what": "uneven", "ranks": 4, "ms": 104.0, "link_ms": 100.0}
+        for ms, verdict in ((104.0, rows.PASS), (106.0, rows.MISS), (None, rows.MISS)):
+            self.assertEqual(self.verdict("switching", [uneven | {"ms": ms}], "switching/uneven/4"), verdict)
+        core = {"what": "core", "protection": "checksums", "cores": 2, "Gbit_per_core_s": 10.1, "Gbit_per_s": 3.0}
+        self.assertEqual(self.verdict("switching", [core], "switching/core/checksums"), rows.PASS)
+        self.assertEqual(self.verdict("switching", [core | {"Gbit_per_core_s": 9.9}], "switching/core/checksums"), rows.MISS)
+        self.assertEqual(self.verdict("switching", [core | {"cores": 1}], "switching/core/checksums"),
+                         "no verdict: the ranks have no core of their own")
+        self.assertEqual(self.verdict("switching", [core | {"protection": "tags"}], "switching/core/tags"), rows.NOT_ASKED)
+
+    def test_of_a_job_that_finds_no_slots_beside_two(self):
+        good = {"what": "greedy", "without_ms": [200.0, 200.0], "beside_ms": [220.0, 210.0], "link_ms": 100.0, "refused": 5, "otherwise": []}
+
+        def verdict(**more):
+            return self.verdict("switching", [good | more], "switching/greedy")
+
+        self.assertEqual(verdict(), rows.PASS)
+        self.assertEqual(verdict(beside_ms=[200.0, 223.0]), rows.MISS)
+        # Who had less than half of the link without the third is held to that half.
+        self.assertEqual(verdict(without_ms=[240.0, 240.0], beside_ms=[240.0, 240.0]), rows.MISS)
+        self.assertEqual(verdict(otherwise=["it has summed"]), rows.MISS)
+        self.assertEqual(verdict(beside_ms=[None, 200.0]), rows.MISS)
+        self.assertEqual(verdict(refused=0), "no verdict: the third did not ask")
 
 
 class Contestants(unittest.TestCase):
