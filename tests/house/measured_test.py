@@ -353,8 +353,9 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("streaming", [jobs | {"ms": None}], "streaming/8/jobs"), rows.MISS)
 
     def test_of_sparse_vectors_through_a_switch(self):
-        def grid(ms_of, **more):
-            return [{"ranks": ranks, "density": share, "overlap": overlap, "bound_ms": 100 * share, "ms": ms_of(share, overlap), "error": ""} | more
+        def grid(ms_of):
+            return [{"ranks": ranks, "density": share, "overlap": overlap, "bound_ms": 100 * share, "ms": ms_of(share, overlap),
+                     "bytes": 1000, "error": ""}
                     for ranks in density.RANKS for share, overlap in density.cells(ranks)]
 
         def verdicts(records):
@@ -369,6 +370,10 @@ class Verdicts(unittest.TestCase):
         within = grid(lambda share, overlap: 118 if (share, overlap) == (0.01, "none") else 115 * share)
         self.assertEqual(verdicts(within), [rows.MISS, rows.MISS, rows.PASS])
         self.assertIn("met in 23 of 24", one("density", within, "density/2")["note"])
+        longer = [record | {"bytes": 4000} if record["ranks"] == 8 and record["density"] == 0.8 else record for record in good]
+        self.assertAlmostEqual(max(over for over, _ in density.over_dense(longer)), 0.8)
+        longer = [record | {"bytes": 4000, "ms": 475.0} if record["density"] == 0.01 else record for record in good]
+        self.assertEqual(self.verdict("density", longer, "density/dense"), rows.MISS)
         wrong = [*good[:-1], good[-1] | {"ms": None, "error": "wrong values"}]
         self.assertEqual(verdicts(wrong), [rows.PASS, rows.MISS, rows.MISS])
 
@@ -377,8 +382,10 @@ class Verdicts(unittest.TestCase):
         self.assertEqual([density.draw(1, stream) for stream in (0, 7)], [0.92996978156157939, 0.073057062328078293])
         for share in density.DENSITIES[1:]:
             for ranks in density.RANKS:
-                self.assertGreaterEqual(density.union(share, "random", ranks), 0.6 * share)
-            self.assertAlmostEqual(density.union(share, "all", 2), share, delta=0.03)
+                expected = 1 - (1 - share) ** ranks
+                self.assertAlmostEqual(density.union(share, "random", ranks, density.LONG), expected, delta=0.02)
+            self.assertAlmostEqual(density.union(share, "all", 2, density.LONG), share, delta=0.02)
+        self.assertEqual([density.size_of(share, "random", 8) for share in (1, 0.1, 0.02)], [density.SHORT, density.SHORT, density.LONG])
         self.assertNotIn((0.2, "none"), density.cells(8))
 
     def test_of_a_switch_where_it_is_hard(self):
