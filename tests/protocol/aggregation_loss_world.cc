@@ -80,6 +80,7 @@ AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options
   terms.linger_ns = options.tolerant ? options.linger_ns : 0;
   terms.bytes_per_second = 1e10;
   terms.burst_bytes = 1e10;
+  terms.result_bytes_per_second = options.result_rate;
   if (const auto refused = box_.open(terms)) problem(refused->text);
   bursts_.assign(std::size_t{2} * options.workers, 0);
   for (std::uint16_t w = 0; w < options.workers; ++w) {
@@ -99,6 +100,10 @@ AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options
 }
 
 AggregationLossWorld::~AggregationLossWorld() = default;
+
+const WorkerCounters& AggregationLossWorld::worker(std::size_t number) const {
+  return members_.at(number)->worker.counters();
+}
 
 float AggregationLossWorld::value(std::size_t worker, std::uint32_t operation, std::size_t i) const {
   return static_cast<float>(Random(options_.seed + worker * 1000 + operation, i).below(200)) - 100;
@@ -173,6 +178,10 @@ void AggregationLossWorld::perform(std::span<const SwitchAction> actions) {
   for (const SwitchAction& action : actions) {
     const std::vector<std::byte> bytes(action.payload.begin(), action.payload.end());
     record(action.header, bytes);
+    if (action.header.type == static_cast<std::uint8_t>(AggregationType::result)) {
+      result_bytes_ += static_cast<double>(action.peers.size() * (wire::kDatagramHeaderBytes + bytes.size()));
+      last_result_ns_ = now_ns_;
+    }
     for (const Peer& peer : action.peers) {
       trace(fmt::format(">{}", peer.host), bytes);
       Member& member = *members_.at(peer.host);

@@ -40,6 +40,7 @@ struct AggregationLossOptions {
   std::uint64_t burst_length = 8;
   double repeat = 0;
   std::int64_t jitter_ns = 0;
+  double result_rate = 0;    // of the job; 0: none
   std::int64_t stop_ns = 0;  // worker 0 does nothing for so long, once in each operation
   bool traced = false;
 };
@@ -56,6 +57,10 @@ class AggregationLossWorld {
   // Datagrams in the order in which they were sent: when, from and to whom, and all bytes.
   const std::vector<std::string>& trace() const { return trace_; }
   const SwitchCounters& counters() const { return *box_.counters(1); }
+  const WorkerCounters& worker(std::size_t number) const;
+  // Of results, to one and to all; and when the last one was sent.
+  double result_bytes() const { return result_bytes_; }
+  std::int64_t last_result_ns() const { return last_result_ns_; }
 
   // For all operations: vectors as they were given, as they came out of each (of all workers alike).
   const std::vector<std::vector<float>>& outputs() const { return outputs_; }
@@ -88,6 +93,8 @@ class AggregationLossWorld {
   std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>> events_;
   std::int64_t now_ns_ = 0, box_armed_ns_ = 0;
   std::uint64_t made_ = 0;
+  double result_bytes_ = 0;
+  std::int64_t last_result_ns_ = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint16_t>> absent_;  // by sum and block
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::byte>> said_;        // as absent_
   std::vector<std::vector<float>> outputs_;

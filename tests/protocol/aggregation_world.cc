@@ -234,7 +234,10 @@ void AggregationWorld::Member::send(const wire::DatagramHeader& header, std::spa
 
 void AggregationWorld::deliver_to_box(Box& box, const wire::DatagramHeader& header,
                                       const std::vector<std::byte>& payload, Peer from) {
-  if (from.host != kBoxHosts) return perform(box, box.box.on(header, payload, from, now_ns_));
+  if (from.host != kBoxHosts) {
+    perform(box, box.box.on(header, payload, from, now_ns_));
+    return arm(box);
+  }
   if (header.type == static_cast<std::uint8_t>(AggregationType::refusal)) hit(AggregationMark::busy_above);
   perform(box, box.box.on_above(header, payload, now_ns_));
   arm(box);
@@ -346,6 +349,7 @@ void AggregationWorld::count() {
       hit(AggregationMark::sent_again, c->repeated);
       hit(AggregationMark::duplicate, c->duplicates);
       hit(AggregationMark::late, c->late);
+      hit(AggregationMark::delayed, c->delayed);
       hit(AggregationMark::asked_for, c->missed);
       hit(AggregationMark::passed_again, c->passed_again);
       hit(AggregationMark::other_epoch, c->other_epoch);

@@ -55,6 +55,7 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(other_epoch_worker, "a datagram of an earlier epoch came to a worker") \
   X(crash, "a worker died and came back in a new epoch")                   \
   X(held_back, "a job exceeded its rate and was told when to go on")       \
+  X(delayed, "a job's results exceeded their rate and waited")             \
   X(in_place, "a sum overwrote its input")                                 \
   X(advert, "a worker said only what its next block is")                   \
   X(passed_over, "blocks that are zero everywhere were not sent")          \

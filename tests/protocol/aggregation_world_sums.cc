@@ -36,6 +36,9 @@ void AggregationWorld::plan_job(std::size_t number) {
   const bool tight = random_.below(5) == 0;
   t.bytes_per_second = tight ? 1e6 * static_cast<double>(1 + workers) : 1e9;
   t.burst_bytes = tight ? static_cast<double>(packet_bytes(t) * 4) : 1e6;
+  // Drawn apart: all else is what it was before results had rates.
+  Random of_rates(seed_, 1000 + job->id);
+  if (of_rates.below(4) == 0) t.result_bytes_per_second = 1e6 * static_cast<double>(1 + of_rates.below(20));
   job->in_rack.assign(job->racks, 0);
   for (std::size_t m = 0; m < workers; ++m) {
     auto member = std::make_unique<Member>();

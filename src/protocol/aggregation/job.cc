@@ -15,8 +15,11 @@ AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource&
     : terms_(terms),
       slots_(terms, memory),
       bucket_(terms.bytes_per_second, terms.burst_bytes),
+      results_bucket_(1, 1),
       lingering_(slots_.lingering()),
-      linger_time_(terms.linger_ns) {}
+      linger_time_(terms.linger_ns) {
+  pace_results(terms.result_bytes_per_second);
+}
 
 bool AggregationJob::in_range(std::uint16_t slot, const AggregationMessage& message) const {
   if (slot >= terms_.slots) return false;
@@ -124,9 +127,18 @@ void AggregationJob::complete(JobSlots::Cell& cell, const AggregationEntry& entr
 void AggregationJob::repeat(std::uint16_t result, const Peer& from, std::int64_t now_ns,
                             std::vector<SwitchAction>& actions) {
   // The last one of this number: an idle column may still have one that was sent 65536 results ago.
-  const std::uint64_t number = results_ - static_cast<std::uint16_t>(results_ - result);
+  const std::uint64_t number = sent_ - static_cast<std::uint16_t>(sent_ - result);
   wire::DatagramHeader header;
-  header.own16 = slots_.slot_of_result(result);
+  header.type = static_cast<std::uint8_t>(AggregationType::gap);
+  header.epoch = terms_.epoch;
+  std::optional<Replies> replies = result_of(number, false, now_ns, header);
+  if (replies) collect(*replies, header, &from, actions);
+}
+
+std::optional<AggregationJob::Replies> AggregationJob::result_of(std::uint64_t number, bool to_all,
+                                                                 std::int64_t now_ns,
+                                                                 wire::DatagramHeader& header) {
+  header.own16 = slots_.slot_of_result(static_cast<std::uint16_t>(number));
   std::optional<Replies> replies;
   for (std::uint8_t column = 0; column < terms_.columns; ++column)
     for (std::size_t version = 0; version < versions(terms_); ++version) {
@@ -135,19 +147,22 @@ void AggregationJob::repeat(std::uint16_t result, const Peer& from, std::int64_t
       if (round.state != Round::State::done || round.number != number) continue;
       if (!replies) {
         header.own32 = round.operation;
-        replies.emplace(slots_, round.format, 0, now_ns);
-        replies->one.begin(round.format, result);
+        replies.emplace(slots_, round.format, to_all ? number : 0, now_ns);
+        if (!to_all) replies->one.begin(round.format, static_cast<std::uint16_t>(number));
       }
-      ++counters_.repeated;
-      slots_.write(cell, column, replies->one);
+      if (!to_all) ++counters_.repeated;
+      slots_.write(cell, column, to_all ? replies->on : replies->one);
     }
-  if (replies) collect(*replies, header, &from, actions);
+  return replies;
 }
 
 // A worker that has been heard speaks again, or asks: it does not know how the round has ended.
 void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, Replies& replies) {
   Round& round = cell.round;
-  if (round.state == Round::State::done) {
+  if (round.state == Round::State::done && waits(round)) {
+    ++counters_.duplicates;
+    replies.waits = true;
+  } else if (round.state == Round::State::done) {
     ++counters_.repeated;
     if (replies.one.empty()) replies.one.begin(round.format, static_cast<std::uint16_t>(round.number));
     slots_.write(cell, entry.column, replies.one);
@@ -206,21 +221,25 @@ void AggregationJob::refuse(const wire::DatagramHeader& header, wire::Aggregatio
 void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,
                              std::vector<SwitchAction>& actions) {
   using To = SwitchAction::To;
-  if (!replies.on.empty() && !replies.to_above)
-    slots_.slot_of_result(static_cast<std::uint16_t>(++results_)) = header.own16;
-  if (!replies.on.empty())
-    actions.push_back(replies.to_above
-                          ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
-                          : answer(To::all, AggregationType::result, header, replies.on.payload()));
+  if (!replies.on.empty() && replies.to_above)
+    actions.push_back(answer(To::above, AggregationType::contribution, header, replies.on.payload()));
+  else if (!replies.on.empty())
+    end_with_result(replies, header, actions);
   if (from == nullptr) return;
-  if (!replies.one.empty()) {
+  if (!replies.one.empty() && paced_ && results_bucket_.is_deep_in_debt()) {
+    ++counters_.busy;
+    replies.waits = true;
+  } else if (!replies.one.empty()) {
     // Few bytes bring back many: they are the job's, too.
-    bucket_.charge(static_cast<double>(wire::kDatagramHeaderBytes + replies.one.payload().size()));
+    const auto bytes = static_cast<double>(wire::kDatagramHeaderBytes + replies.one.payload().size());
+    bucket_.charge(bytes);
+    results_bucket_.charge(bytes);
     actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
   }
   if (!replies.gap.empty())
     actions.push_back(answer(To::one, AggregationType::gap, header, replies.gap.payload()));
   if (replies.refusal) return refuse(header, {*replies.refusal, 0}, *from, actions);
+  if (replies.waits) refuse(header, wait_for_results(replies.now_ns), *from, actions);
   if (replies.missing.empty()) return;
   if (replies.waiting) name_missing(replies);
   actions.push_back(answer(To::one, AggregationType::missing, header, replies.missing.payload()));

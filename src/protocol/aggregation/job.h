@@ -1,6 +1,7 @@
 // One job at a switch: what becomes of its datagrams. AggregationSwitch (switch.h) finds it.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -26,17 +27,22 @@ class AggregationJob {
           std::int64_t now_ns, std::vector<SwitchAction>& actions);
   void on_above(const wire::DatagramHeader& header, std::span<const std::byte> payload, std::int64_t now_ns,
                 std::vector<SwitchAction>& actions);
-  // When a round has lingered for long enough, or is to be sent to the switch above once more; the time that
-  // never comes: none does. on_time() is to be called until that lies ahead: it appends one action at most.
-  std::int64_t next_time_ns() const { return terms_.above ? held_back_ns_ : lingers_until_ns(); }
+  // When a result that waits is to be sent, a round has lingered for long enough, or is to be sent to the
+  // switch above once more; the time that never comes: none does. on_time() is to be called until that lies
+  // ahead: it appends one action at most.
+  std::int64_t next_time_ns() const { return std::min(results_due_ns(), round_due_ns()); }
   void on_time(std::int64_t now_ns, std::vector<SwitchAction>& actions) {
-    if (now_ns < next_time_ns()) return;
+    if (now_ns >= results_due_ns()) return send_waiting(now_ns, actions);
+    if (now_ns < round_due_ns()) return;
     terms_.above ? end_holding_back(now_ns, actions) : end_lingering(now_ns, actions);
   }
+  // Results have this rate from now on; 0: none.
+  void pace_results(double bytes_per_second);
 
  private:
   struct Replies;
   static constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
+  std::int64_t round_due_ns() const { return terms_.above ? held_back_ns_ : lingers_until_ns(); }
   bool in_range(std::uint16_t slot, const wire::AggregationMessage& message) const;
   void contribute(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
                   const wire::AggregationEntry& entry, std::span<const std::byte> data, Replies& replies);
@@ -44,6 +50,17 @@ class AggregationJob {
               std::vector<SwitchAction>& actions);
   void query(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
              const wire::AggregationEntry& asked, Replies& replies);
+  // The rounds that still have the result of this number, in what is sent to all or to one.
+  std::optional<Replies> result_of(std::uint64_t number, bool to_all, std::int64_t now_ns,
+                                   wire::DatagramHeader& header);
+  // Results that wait, in job_results.cc.
+  bool waits(const Round& round) const { return round.number > sent_; }
+  std::int64_t results_due_ns() const;
+  void end_with_result(Replies& replies, const wire::DatagramHeader& header,
+                       std::vector<SwitchAction>& actions);
+  void send_waiting(std::int64_t now_ns, std::vector<SwitchAction>& actions);
+  wire::AggregationRefusal wait_for_results(std::int64_t now_ns) const;
+  double bytes_to_all(std::size_t payload) const;
   void disagree(Replies& replies);
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void again(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
@@ -79,7 +96,11 @@ class AggregationJob {
   JobSlots slots_;
   TokenBucket bucket_;
   SwitchCounters counters_;
-  std::uint64_t results_ = 0;  // sent to all
+  std::uint64_t results_ = 0;  // to all
+  std::uint64_t sent_ = 0;     // of these; the others wait
+  bool paced_ = false;
+  TokenBucket results_bucket_;  // while results are paced
+  double waiting_bytes_ = 0;    // of results
   LingeringRounds lingering_;
   LingerTime linger_time_;
   std::optional<wire::AggregationRefusal> refused_above_;

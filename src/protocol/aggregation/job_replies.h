@@ -17,6 +17,7 @@ struct AggregationJob::Replies {
   std::optional<JobSlots::Cell> waiting;  // of a round that somebody is missing in: who is to be named
   bool waiting_begun = false;
   std::optional<wire::AggregationReason> refusal;
+  bool waits = false;  // a result that is spoken of has not been sent yet
 
   // `number`: of the result, if there is to be one for all.
   Replies(JobSlots& slots, wire::AggregationFormat format, std::uint64_t number, std::int64_t now)

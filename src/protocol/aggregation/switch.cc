@@ -112,6 +112,10 @@ void AggregationSwitch::close(std::uint32_t job) {
   if (jobs() == 0) bytes_per_second_ = 0;  // or what rounding has left would add up over the years
 }
 
+void AggregationSwitch::pace_results(std::uint32_t job, double bytes_per_second) {
+  if (const auto found = jobs_.find(job); found != jobs_.end()) found->second->pace_results(bytes_per_second);
+}
+
 std::span<const SwitchAction> AggregationSwitch::on(const wire::DatagramHeader& header,
                                                     std::span<const std::byte> payload, Peer from,
                                                     std::int64_t now_ns) {

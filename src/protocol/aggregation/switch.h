@@ -46,6 +46,9 @@ class AggregationSwitch {
   std::optional<OpenRefusal> open(const JobTerms& terms);
   std::optional<OpenRefusal> open(const SwitchmlTerms& terms);
   void close(std::uint32_t job);
+  // Results of a job that is open have this rate from now on (JobTerms::result_bytes_per_second). What waits
+  // is next looked at when next_time_ns() says so.
+  void pace_results(std::uint32_t job, double bytes_per_second);
 
   // What is to be sent for this datagram, which is valid until the switch is called again.
   std::span<const SwitchAction> on(const wire::DatagramHeader& header, std::span<const std::byte> payload,

@@ -16,11 +16,13 @@ struct SwitchCounters {
   std::uint64_t late = 0;           // of rounds that are over
   std::uint64_t early = 0;  // of rounds that cannot have begun: somebody does not keep to the protocol
   std::uint64_t queries = 0;
-  std::uint64_t missed = 0;        // contributions that a worker which asked was told to send
-  std::uint64_t gaps = 0;          // datagrams that had not been taken when later ones of their worker were
-  std::uint64_t passed_up = 0;     // contributions to the switch above
-  std::uint64_t passed_again = 0;  // of these, once more
-  std::uint64_t busy = 0;          // datagrams beyond the job's rate
+  std::uint64_t missed = 0;         // contributions that a worker which asked was told to send
+  std::uint64_t gaps = 0;           // datagrams that had not been taken when later ones of their worker were
+  std::uint64_t passed_up = 0;      // contributions to the switch above
+  std::uint64_t passed_again = 0;   // of these, once more
+  std::uint64_t busy = 0;           // datagrams beyond the job's rate
+  std::uint64_t delayed = 0;        // results that were sent later, as results have a rate
+  std::uint64_t delayed_bytes = 0;  // of these, to all workers
   std::uint64_t unknown_job = 0;
   std::uint64_t other_epoch = 0;
   std::uint64_t strangers = 0;
@@ -53,6 +55,8 @@ inline constexpr SwitchCounterField kSwitchCounters[] = {
     {"passed_up", &SwitchCounters::passed_up, "Contributions to the switch above."},
     {"passed_again", &SwitchCounters::passed_again, "Of these, those that were sent again."},
     {"busy", &SwitchCounters::busy, "Datagrams beyond the rate of their job."},
+    {"delayed", &SwitchCounters::delayed, "Results that were sent later, by the rate of results."},
+    {"delayed_bytes", &SwitchCounters::delayed_bytes, "Their bytes, to all workers together."},
     {"unknown_job", &SwitchCounters::unknown_job, "Datagrams of no job."},
     {"other_epoch", &SwitchCounters::other_epoch, "Datagrams of another epoch of their job."},
     {"strangers", &SwitchCounters::strangers, "Datagrams of workers that their job does not have."},

@@ -100,6 +100,7 @@ const char* check(const JobTerms& t) {
   if (packet_bytes(t) > wire::kMaxDatagramPayload) return "a slot's blocks do not fit into one datagram";
   if (!(t.bytes_per_second > 0)) return "a quota of 0 bytes per second: a job needs some";
   if (t.burst_bytes < static_cast<double>(packet_bytes(t))) return "a burst smaller than one datagram";
+  if (!(t.result_bytes_per_second >= 0)) return "a rate of results below 0";
   if (t.tolerant && t.above) return "nothing may be missing of sums that a switch above makes";
   if (t.linger_ns < 0) return "a time before now to linger for";
   return nullptr;

@@ -19,11 +19,7 @@ class TokenBucket {
 
   // 0: taken. Otherwise nothing was, and may be in so many nanoseconds.
   std::int64_t take(double bytes, std::int64_t now_ns) {
-    if (now_ns > filled_ns_) {
-      tokens_ =
-          std::min(burst_, tokens_ + static_cast<double>(now_ns - filled_ns_) * bytes_per_second_ / 1e9);
-      filled_ns_ = now_ns;
-    }
+    fill(now_ns);
     if (tokens_ > 0) {
       tokens_ -= bytes;
       return 0;
@@ -36,6 +32,16 @@ class TokenBucket {
   }
   // Takes what nobody asked to be taken: it is owed.
   void charge(double bytes) { tokens_ -= bytes; }
+  void fill(std::int64_t now_ns) {
+    if (now_ns <= filled_ns_) return;
+    tokens_ = std::min(burst_, tokens_ + static_cast<double>(now_ns - filled_ns_) * bytes_per_second_ / 1e9);
+    filled_ns_ = now_ns;
+  }
+  // From when on something is left, if nothing more is taken; and in how long a rate of bytes is through.
+  std::int64_t ready_ns() const { return tokens_ > 0 ? filled_ns_ : filled_ns_ + nanoseconds(-tokens_) + 1; }
+  std::int64_t duration_ns(double bytes) const { return nanoseconds(bytes); }
+  // More than a burst is owed.
+  bool is_deep_in_debt() const { return tokens_ < -burst_; }
 
  private:
   // Turns are given so far ahead, and then from the beginning: some who had one will not come.

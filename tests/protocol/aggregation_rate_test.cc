@@ -1,0 +1,223 @@
+// Results of a job that has a rate for them: they wait, and nothing else changes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "protocol/aggregation_loss_world.h"
+#include "protocol/one_switch.h"
+#include "sanitized.h"
+
+namespace talweg::protocol {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr double kResultRate = 1e6;        // bytes per second
+constexpr std::uint16_t kRatedSlots = 64;  // of one column
+
+// A job of one worker, whose results are of so many bytes each that a burst is used up by some of them.
+JobTerms rated(double rate = kResultRate, std::uint32_t job = 1) {
+  JobTerms terms = terms_of(1, job);
+  terms.slots = kRatedSlots;
+  terms.columns = 1;
+  terms.block = 1000;
+  terms.result_bytes_per_second = rate;
+  return terms;
+}
+
+struct RatedSwitch : OneSwitch {
+  explicit RatedSwitch(const JobTerms& terms) : OneSwitch(terms) {}
+  std::vector<Said> part(std::uint16_t slot, std::uint32_t of_job = 1) {
+    wire::DatagramHeader h = header(0, 1, slot);
+    h.job = of_job;
+    return hand(h, payload({{slot, kNeverNext, std::vector<std::int32_t>(1000, slot)}}));
+  }
+  std::vector<Said> ask_slot(std::uint16_t slot) {
+    wire::DatagramHeader h = header(0, 1, slot);
+    h.type = static_cast<std::uint8_t>(AggregationType::query);
+    return hand(h, payload({{slot, kNeverNext, {}}}));
+  }
+  // Results that come at once, of slots from `slot` on, until one waits: its number.
+  std::uint16_t fill_burst(std::uint16_t slot = 0) {
+    while (!part(slot).empty()) ++slot;
+    return slot;
+  }
+  std::vector<Said> until(std::int64_t ns) {
+    std::vector<Said> all;
+    while (box.next_time_ns() <= ns) {
+      now_ns = std::max(now_ns, box.next_time_ns());
+      for (Said& said : unpacked(box.on_time(now_ns))) all.push_back(said);
+    }
+    now_ns = ns;
+    return all;
+  }
+};
+
+constexpr std::int64_t kNothingDue = std::numeric_limits<std::int64_t>::max();
+
+TEST(AggregationRate, ResultsBeyondTheRateAreSentLaterInTheOrderInWhichTheirRoundsHaveEnded) {
+  RatedSwitch s(rated());
+  EXPECT_EQ(s.box.next_time_ns(), kNothingDue);
+  const std::uint16_t first = s.fill_burst();
+  EXPECT_GT(first, 10) << "a burst of results";
+  EXPECT_LT(first + 10, kRatedSlots);
+  for (std::uint16_t slot = kRatedSlots - 1; slot > first + 5; --slot) EXPECT_THAT(s.part(slot), IsEmpty());
+  EXPECT_GT(s.box.next_time_ns(), s.now_ns);
+  const std::size_t waiting = 1 + kRatedSlots - 1 - (first + 5);
+  EXPECT_EQ(s.counters().delayed, waiting);
+  EXPECT_GE(s.counters().delayed_bytes, waiting * 4000);
+  EXPECT_LT(s.counters().delayed_bytes, waiting * 4100);
+  const std::vector<Said> said = s.until(1'000'000'000);
+  ASSERT_THAT(said, SizeIs(waiting));
+  for (std::size_t i = 0; i < waiting; ++i) {
+    const std::size_t slot = i == 0 ? first : kRatedSlots - i;
+    EXPECT_EQ(said[i].to, SwitchAction::To::all);
+    EXPECT_EQ(said[i].type(), AggregationType::result);
+    EXPECT_EQ(said[i].header.own16, slot);
+    EXPECT_EQ(said[i].number, first + i + 1);
+    EXPECT_THAT(said[i].values<std::int32_t>(), ::testing::Each(static_cast<std::int32_t>(slot)));
+  }
+  EXPECT_EQ(s.box.next_time_ns(), kNothingDue);
+  EXPECT_EQ(s.counters().rounds, first + waiting);
+}
+
+TEST(AggregationRate, ResultsOfOtherJobsDoNotWaitBesideThem) {
+  RatedSwitch s(rated());
+  EXPECT_FALSE(s.box.open(rated(0, 2)));
+  s.fill_burst();
+  for (std::uint16_t slot = 0; slot < kRatedSlots; ++slot) EXPECT_THAT(s.part(slot, 2), SizeIs(1));
+  EXPECT_EQ(s.box.counters(2)->delayed, 0U);
+  EXPECT_EQ(s.box.counters(2)->delayed_bytes, 0U);
+  EXPECT_EQ(s.counters().delayed, 1U);
+}
+
+TEST(AggregationRate, WhoAsksForAResultThatWaitsIsToldWhenToAskAgain) {
+  RatedSwitch s(rated());
+  const std::uint16_t slot = s.fill_burst();
+  const auto said = s.ask_slot(slot);
+  ASSERT_THAT(said, SizeIs(1));
+  EXPECT_EQ(said[0].refusal.reason, wire::AggregationReason::busy);
+  EXPECT_EQ(said[0].refusal.of, AggregationType::query);
+  // It cannot be named as missing, either: it has not been sent.
+  EXPECT_THAT(s.miss(0, {static_cast<std::uint16_t>(slot + 1)}), IsEmpty());
+  EXPECT_EQ(s.counters().repeated, 0U);
+  const std::int64_t again_ns = s.now_ns + std::int64_t{said[0].refusal.wait_us} * 1000;
+  EXPECT_THAT(s.until(again_ns), SizeIs(1)) << "it has been sent when it is time to ask again";
+  expect_sum(s.ask_slot(slot), To::one, slot);
+  EXPECT_EQ(s.counters().repeated, 1U);
+}
+
+TEST(AggregationRate, ResultsThatAreSentAgainAreOfTheRate) {
+  RatedSwitch s(rated());
+  s.part(0);
+  std::size_t repeated = 0, refused = 0;
+  for (int i = 0; i < 500; ++i)
+    for (const Said& said : i % 2 == 0 ? s.ask_slot(0) : s.miss(0, {1}))
+      ++(said.type() == AggregationType::result ? repeated : refused);
+  EXPECT_GT(repeated, 10U);
+  EXPECT_LT(repeated * 4000, 3U << 16) << "a burst, and one that is owed";
+  EXPECT_EQ(repeated + refused, 500U);
+  EXPECT_THAT(s.part(1), IsEmpty()) << "they are owed";
+  s.until(s.box.next_time_ns());
+  EXPECT_GT(static_cast<double>(s.now_ns), 1e9 * (1 << 16) / kResultRate);
+}
+
+TEST(AggregationRate, ChangesWhileResultsWait) {
+  RatedSwitch s(rated());
+  std::uint16_t slot = s.fill_burst();
+  s.part(++slot);
+  const std::int64_t due_ns = s.box.next_time_ns();
+  s.box.pace_results(1, 0);
+  EXPECT_LT(s.box.next_time_ns(), due_ns);
+  EXPECT_THAT(s.until(s.now_ns), SizeIs(2));
+  ++slot;
+  expect_sum(s.part(slot), To::all, slot);
+  s.box.pace_results(1, kResultRate);
+  s.fill_burst(++slot);
+  EXPECT_GT(s.box.next_time_ns(), s.now_ns);
+  s.box.pace_results(2, kResultRate);  // of no job that is open: nothing
+}
+
+TEST(AggregationRate, IsNotBelowZero) {
+  AggregationSwitch box({64 << 20, 8, 1e11});
+  const auto refused = box.open(rated(-1));
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(refused->busy);
+  EXPECT_EQ(refused->text, "job 1: a rate of results below 0");
+}
+
+AggregationLossOptions long_sums(double rate) {
+  AggregationLossOptions o;
+  o.block = 32;
+  o.count = 40'000;
+  o.operations = 4;
+  o.ppm = 0;
+  o.residual = false;
+  o.tolerant = false;
+  o.result_rate = rate;
+  return o;
+}
+
+// Sums are held against what went in.
+TEST(AggregationRate, IsHeldWithAndWithoutLoss) {
+  constexpr double kRates[] = {2e6, 10e6};
+  constexpr double kLosses[] = {0, 0.02};
+  for (const double rate : kRates)
+    for (const double loss : kLosses) {
+      SCOPED_TRACE(::testing::Message() << rate << " bytes per second, lost " << loss);
+      AggregationLossOptions options = long_sums(rate);
+      options.loss = loss;
+      AggregationLossWorld world(options);
+      world.run();
+      EXPECT_THAT(world.problems(), IsEmpty());
+      EXPECT_NEAR(world.result_bytes() / (static_cast<double>(world.last_result_ns()) / 1e9), rate,
+                  0.05 * rate);
+      EXPECT_GT(world.counters().delayed, world.counters().rounds / 4);
+      EXPECT_GT(world.counters().delayed_bytes, 0U);
+    }
+}
+
+TEST(AggregationRate, IsTakenForNoLoss) {
+  AggregationLossOptions options = long_sums(10e6);
+  AggregationLossWorld paced(options);
+  paced.run();
+  EXPECT_THAT(paced.problems(), IsEmpty());
+  EXPECT_GT(paced.counters().delayed, 0U);
+  EXPECT_EQ(paced.counters().repeated, 0U);
+  EXPECT_EQ(paced.counters().missed, 0U);
+  EXPECT_EQ(paced.counters().late, 0U);
+  EXPECT_EQ(paced.counters().gaps, 0U);
+  std::uint64_t again = 0, asked = 0;
+  for (std::size_t w = 0; w < options.workers; ++w) {
+    again += paced.worker(w).asked_for + paced.worker(w).named + paced.worker(w).gaps;
+    asked += paced.worker(w).timeouts;
+  }
+  EXPECT_EQ(again, 0U) << "nothing was sent twice";
+  EXPECT_LT(asked, paced.counters().rounds / 20) << "and little was asked";
+}
+
+// Rounds that may end without workers do not, as all of them wait alike.
+TEST(AggregationRate, OfAJobThatMayLoseAPartCostsNoPart) {
+  AggregationLossOptions options = long_sums(5e6);
+  options.tolerant = true;
+  options.ppm = 200'000;
+  options.residual = true;
+  AggregationLossWorld world(options);
+  world.run();
+  EXPECT_THAT(world.problems(), IsEmpty());
+  EXPECT_GT(world.counters().delayed, 0U);
+  EXPECT_EQ(world.counters().absences, 0U);
+}
+
+TEST(AggregationRate, KeepsEveryPromiseOfSumsThatMayLoseAPart) {
+  for (std::uint64_t seed = 1; seed <= (kSanitized ? 50 : 400); ++seed) {
+    AggregationLossOptions options = AggregationLossWorld::drawn(seed);
+    options.result_rate = 1e6 * static_cast<double>(1 + seed % 20);
+    AggregationLossWorld world(options);
+    world.run();
+    ASSERT_THAT(world.problems(), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace talweg::protocol
