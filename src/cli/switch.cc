@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "base/host_port.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -37,14 +38,14 @@ Examples:
 Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
 behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
 TALWEG_KEY_FILE or TALWEG_KEY; talweg perf has --switch-key-file for it. SIGTERM drains it: it ends with the last of
-its jobs. SIGHUP reads the key again.
+its jobs. SIGHUP reads the key and --result-rates again.
 
 With --above it is the switch of one rack: it sums what its own workers send, passes one stream on to the switch above,
 and gives what that one makes of all racks' streams to its workers. Each rank names its own rack's switch.)";
 
 struct SwitchFlags {
-  std::string listen, key_file, above, above_key_file, status, memory = "256M", rate = "100Gbit/s",
-                                                               timeout = "10s";
+  std::string listen, key_file, above, above_key_file, status,
+      memory = "256M", rate = "100Gbit/s", result_rate = "none", result_rates, timeout = "10s";
   int threads = 1;
   std::uint64_t jobs = 16, workers = 1024, slots = 256;
   std::vector<std::string> switchml;
@@ -90,6 +91,20 @@ double job_rate_of(const std::string& text) {
   } catch (const Error& e) {
     refuse("--job-rate: {}", e.what());
   }
+}
+
+double result_rate_of(const std::string& text) {
+  try {
+    return live::parse_result_rate(text);
+  } catch (const Error& e) {
+    refuse("--result-rate: {}", e.what());
+  }
+}
+
+live::ResultRates result_rates_of(const std::string& file) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  return live::parse_result_rates(read_input(file, "--result-rates: " + file, kMostBytes),
+                                  "--result-rates: " + file);
 }
 
 // A pipe or a device would let all jobs wait for whoever is behind it.
@@ -142,13 +157,15 @@ int serve(const SwitchFlags& flags) {
   live::SwitchServiceOptions options;
   options.listen = endpoint_of("--listen", flags.listen, 0);
   options.threads = flags.threads;
-  options.quotas = {flags.jobs, flags.workers, flags.slots, 0};
+  options.quotas = {flags.jobs, flags.workers, flags.slots, 0, result_rate_of(flags.result_rate)};
   try {
     options.memory_bytes = static_cast<std::size_t>(parse_bytes(flags.memory).value);
   } catch (const Error& e) {
     refuse("--memory: {}", e.what());
   }
   options.quotas.bytes_per_second = job_rate_of(flags.rate);
+  if (!flags.result_rates.empty())
+    options.result_rates = [file = flags.result_rates] { return result_rates_of(file); };
   check_status_file(flags.status);
   const text::OutputFile status("--status", flags.status);
   options.key = [file = flags.key_file] { return key_of(file); };
@@ -222,6 +239,11 @@ void add_switch(CLI::App& app, Action* action) {
   sub->add_option("--job-rate", flags->rate,
                   "what the workers of a job may send together and have sent again, at least 8kbit/s")
       ->capture_default_str();
+  sub->add_option("--result-rate", flags->result_rate,
+                  "of the results that the workers of a job get together: those beyond it wait")
+      ->capture_default_str();
+  sub->add_option("--result-rates", flags->result_rates,
+                  "a file with lines of a job's name and the rate of its results; *: all others");
   sub->add_option("--status", flags->status,
                   "a file for Prometheus' textfile collector, every 5 s; -: standard output");
   sub->add_flag("-q,--quiet", flags->quiet, "print nothing but what goes wrong");
@@ -253,7 +275,7 @@ void add_switch(CLI::App& app, Action* action) {
   for (const Order& o :
        {Order{"status", "what it does, as Prometheus has it", wire::SwitchDo::status},
         Order{"drain", "let it take no new jobs, and end with its last one", wire::SwitchDo::drain},
-        Order{"reload", "let it read its key again, for who comes from now on", wire::SwitchDo::reload}}) {
+        Order{"reload", "let it read its key and --result-rates again", wire::SwitchDo::reload}}) {
     CLI::App* order_app = sub->add_subcommand(o.name, o.help);
     order_app->footer("\nTo a switch on this host, by a process of its user or of root.");
     add_place(order_app);

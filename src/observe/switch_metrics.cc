@@ -46,6 +46,9 @@ void write_jobs(PrometheusPage& page, const live::SwitchStatus& status) {
        [](const Job& job) { return job.slots; });
   each("talweg_switch_job_racks", "gauge", "Switches below one that have a part of the job's workers.",
        [](const Job& job) { return job.racks; });
+  each("talweg_switch_job_result_rate", "gauge",
+       "Bytes per second of results to its workers; 0: as they come.",
+       [](const Job& job) { return static_cast<std::uint64_t>(job.result_rate); });
   for (const protocol::SwitchCounterField& field : protocol::kSwitchCounters) {
     const std::string name = fmt::format("talweg_switch_{}_total", field.name);
     each(name.c_str(), "counter", field.help, [&](const Job& job) { return job.counters.*field.value; });

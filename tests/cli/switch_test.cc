@@ -234,6 +234,33 @@ try --switchml-open; try --switchml 127.0.0.1,127.0.0.1; try --switchml 127.0.0.
                     HasSubstr("--slots: SwitchML's packets can name 32768")));
 }
 
+TEST(SwitchCommand, ReadsTheRatesOfResultsAgainAndRefusesThoseThatAreNone) {
+  const Outcome outcome = shell(R"(
+d=$(mktemp -d); cd $d; printf 'perf 1 Gbit/s\nother fast\n' >bad
+try() { timeout 20 "$TALWEG" switch --listen 127.0.0.1:0 "$@"; echo "ended $?"; }
+try --result-rate 7.9kbit/s; try --result-rates bad; try --result-rates nowhere
+printf 'perf 16 Mbit/s\n' >rates
+)" + with_switch("--result-rate 16Gbit/s --result-rates $OLDPWD/rates", R"(
+"$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -b 256K -e 256K -n 4 -w 1 & perf=$!
+until "$TALWEG" switch status --listen $AT >status; grep 'delayed_total{job="perf"} [1-9]' status || ! kill -0 $perf; do sleep 0.02; done
+grep job_result_rate status; wait $perf
+printf 'perf none\n' >$OLDPWD/rates
+"$TALWEG" switch reload --listen $AT
+echo perf >$OLDPWD/rates
+"$TALWEG" switch reload --listen $AT
+kill $pid; wait $pid; echo ended $?; rm -r $OLDPWD)"));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("--result-rate: a rate of results \"7.9kbit/s\": expected at least 8 kbit/s"),
+                    HasSubstr("--result-rates: bad:2: a rate of results \"fast\""),
+                    HasSubstr("--result-rates: nowhere"), HasSubstr("rates:1: expected the name of a job")));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("talweg_switch_delayed_total{job=\"perf\"} "),
+                    HasSubstr("talweg_switch_job_result_rate{job=\"perf\"} 2000000\n"),
+                    HasSubstr("# Out of bounds values : 0 OK\n"),
+                    HasSubstr("the rates of results have been read again\n"), HasSubstr("ended 0\n")))
+      << outcome.err;
+}
+
 // The limit of a file's size stands for a full disk: the status has no room, and what the switch says has.
 TEST(SwitchCommand, OnAFullDiskSaysOnceThatItsStatusIsNotWrittenAndGoesOn) {
   const Outcome outcome = shell("trap '' XFSZ\n" + with_switch("--status prom", R"(

@@ -191,6 +191,10 @@ TEST(SwitchOrders, HasOneKeyAndListensNowhereElseWithout) {
   open.quotas.bytes_per_second = 999;
   expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument, "at least 8 kbit/s");
   open.quotas.bytes_per_second = 1000;
+  open.quotas.result_bytes_per_second = 999;
+  expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument,
+               "gives results a rate of at least 8 kbit/s, or none");
+  open.quotas.result_bytes_per_second = 0;
   open.memory_bytes = 4096;
   expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument,
                "a switch of 2 threads lends at least ");
@@ -326,6 +330,62 @@ TEST(SwitchOrders, LendsNoMoreThanItsQuotas) {
   wide.block = 1024;
   expect_error([&] { SwitchClient other(wide); }, ErrorCode::unsupported,
                "the switch is busy: job c: it needs ");
+}
+
+TEST(SwitchOrders, GivesResultsRatesByTheNamesOfJobsAndNewOnesToJobsThatAreOpen) {
+  SwitchServiceOptions options;
+  std::mutex mutex;
+  std::string file = "# bytes of results\nslow 1.6 Mbit/s\n* none\n";
+  options.result_rates = [&] {
+    const std::lock_guard lock(mutex);
+    return parse_result_rates(file, "rates");
+  };
+  options.describe = [](const SwitchStatus& status) {
+    std::string text;
+    for (const SwitchStatus::Job& job : status.jobs)
+      text += fmt::format("{} {} {}, ", job.name, job.result_rate,
+                          job.counters.delayed > 0 ? "waits" : "does not");
+    return text;
+  };
+  options.threads = 2;
+  const Served served(options);
+  const Endpoint at = served.service().address();
+  const auto status = [&] { return give_order(at, {}, wire::SwitchDo::status, soon()); };
+  const auto reload = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    file = text;
+  };
+  SwitchClient slow(served.worker(0, 1, "slow")), quick(served.worker(0, 1, "quick"));
+  // Far beyond its rate, and no machine takes as long for it.
+  sum_and_check(slow, 0, 1, 1, {80'000});
+  sum_and_check(quick, 0, 1, 1, {80'000});
+  EXPECT_EQ(slow.counters().asked_for, 0U) << "what waits is not lost";
+  EXPECT_EQ(status(), "quick 0 does not, slow 200000 waits, ");
+  reload("slow none\nquick 1.6 Mbit/s\n");
+  EXPECT_EQ(give_order(at, {}, wire::SwitchDo::reload, soon()), "the rates of results have been read again");
+  sum_and_check(slow, 0, 1, 2, {80'000});
+  sum_and_check(quick, 0, 1, 2, {80'000});
+  EXPECT_EQ(status(), "quick 200000 waits, slow 0 waits, ");
+  reload("slow none\nquick fast\n");
+  expect_error([&] { give_order(at, {}, wire::SwitchDo::reload, soon()); }, ErrorCode::invalid_argument,
+               "rates:2: a rate of results \"fast\"");
+  EXPECT_EQ(status(), "quick 200000 waits, slow 0 waits, ") << "what was there stays";
+}
+
+TEST(SwitchOrders, SaysInWhichLineARateIsNone) {
+  const ResultRates rates = parse_result_rates("\n a 8kbit/s\n\t# b 1Gbit/s\r\n* 2 Gbit/s\nb none", "f");
+  EXPECT_EQ(rates.of_job("a", 7), 1000);
+  EXPECT_EQ(rates.of_job("b", 7), 0);
+  EXPECT_EQ(rates.of_job("c", 7), 250e6);
+  EXPECT_EQ(parse_result_rates("", "f").of_job("c", 7), 7);
+  const auto fails = [](const std::string& text, const std::string& why) {
+    expect_error([&] { parse_result_rates(text, "f"); }, ErrorCode::bad_file, why);
+  };
+  fails("a 1Gbit/s\nb\n", "f:2: expected the name of a job and a rate, such as \"b 2 Gbit/s\"");
+  fails("a 1Gbit/s\na none\n", "f:2: a has a rate already");
+  fails("* none\n\n* none\n", "f:3: * has a rate already");
+  for (const char* const rate : {"7.9 kbit/s", "1000000", "0Gbit/s", "-1Gbit/s", "fast", "1 Gbit/s of b"})
+    fails(std::string("a ") + rate, "f:1: ");
 }
 
 }  // namespace

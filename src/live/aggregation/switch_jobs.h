@@ -31,6 +31,8 @@ struct SwitchQuotas {
   std::size_t workers = 1024;        // of all jobs
   std::size_t slots = 256;           // that a job gets of each thread, at most
   double bytes_per_second = 12.5e9;  // of datagrams from workers: of each job, in the long run
+  // Of results to the workers of each job together, beyond which they wait; 0: as they come.
+  double result_bytes_per_second = 0;
 };
 
 class SwitchJobs {

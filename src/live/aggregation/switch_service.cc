@@ -32,8 +32,6 @@ constexpr std::size_t kMostUnread = std::size_t{64} << 10;
 // Of those who have asked for a text, which may be as long as texts can be; so many at a time.
 constexpr std::size_t kMostTexts = 16;
 constexpr std::size_t kSpareGuests = 64;  // besides workers: operators, and those that are on their way out
-// Of a job, in bytes per second: below, a single datagram would take seconds.
-constexpr double kLeastRate = 1000;
 
 bool same_user(const FileDescriptor& socket) {
   const auto user = user_at(socket);
@@ -65,6 +63,8 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
       o.quotas.slots > 0xffff)
     refuse("a switch takes at least 1 job, 1 to {} workers and 1 to 65535 slots, not {}, {} and {}",
            kMostWorkers, o.quotas.jobs, o.quotas.workers, o.quotas.slots);
+  if (o.quotas.result_bytes_per_second != 0 && !(o.quotas.result_bytes_per_second >= kLeastRate))
+    refuse("a switch gives results a rate of at least {:.0f} kbit/s, or none", kLeastRate * 8 / 1000);
   if (!(o.quotas.bytes_per_second >= kLeastRate))
     refuse("a switch gives its jobs a rate of at least {:.0f} kbit/s", kLeastRate * 8 / 1000);
   protocol::JobTerms least;
@@ -92,6 +92,7 @@ SwitchService::SwitchService(const SwitchServiceOptions& options)
       key_ = *key;
       has_key_ = true;
     }
+  if (options_.result_rates) result_rates_ = options_.result_rates();
   address_.host = resolve_host(address_.host);
   if (options_.above) set_above();
   if (!has_key_ && !is_loopback(address_.host))
@@ -392,27 +393,11 @@ void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
     jobs_.drain();
     guest.line.say(wire::SwitchText{fmt::format("draining: {} jobs are still there", jobs_.jobs().size())});
   } else if (const std::string why = reload(); why.empty()) {
-    const bool any = has_key_ || (options_.above && options_.above->key);
-    guest.line.say(wire::SwitchText{any ? "the key has been read again" : "there is no key to read"});
+    guest.line.say(wire::SwitchText{what_is_read()});
   } else {
     guest.line.say(wire::SwitchRefused{ErrorCode::invalid_argument, why});
   }
   guest.leaving = true;
-}
-
-// Empty, or why the key that was there stays. Jobs that are there go on with what they have agreed.
-std::string SwitchService::reload() {
-  try {
-    if (options_.above && options_.above->key) key_above_ = options_.above->key().value_or(wire::Secret{});
-    if (!has_key_) return {};
-    const auto key = options_.key();
-    if (!key) return "there is no key any more: the one that was there stays";
-    key_ = *key;
-    if (options_.above && !options_.above->key) key_above_ = key_;
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
 }
 
 void SwitchService::tick(std::int64_t now_ns) {
@@ -523,6 +508,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
   terms.tolerant = job.first.tolerant;
   terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(cut.threads);
   terms.burst_bytes = protocol::burst_for(terms, cut.shape.payload + bytes_around(protection()));
+  terms.result_bytes_per_second = result_rate(job) / static_cast<double>(cut.threads);
   if (job.above) terms.above.emplace().worker = job.first.rack;
   opened = {terms.job,
             terms.epoch,
@@ -555,43 +541,6 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
 
 void SwitchService::close(const wire::SwitchOpened& opened) {
   for (const auto& thread : threads_) thread->close(opened.job);
-}
-
-SwitchStatus SwitchService::status() {
-  SwitchStatus status;
-  for (const auto& thread : threads_) status.threads.push_back(thread->status());
-  for (const auto& [name, job] : jobs_.jobs()) {
-    SwitchStatus::Job& out = status.jobs.emplace_back();
-    out.name = name;
-    out.workers = job.workers.size();
-    out.here = job.here();
-    out.racks = job.first.racks;
-    if (!job.opened) continue;
-    out.above = job.above.has_value();
-    out.slots = std::size_t{job.opened->slots} * job.opened->threads;
-    for (const SwitchThreadStatus& thread : status.threads)
-      if (const auto found = thread.jobs.find(job.opened->job); found != thread.jobs.end())
-        out.counters += found->second;
-  }
-  for (const SwitchThreadStatus& thread : status.threads) status.memory_bytes += thread.memory_bytes;
-  status.memory_most = options_.memory_bytes;
-  if (switchml_) {
-    status.switchml = switchml_->status();
-    SwitchStatus::Job& out = status.jobs.emplace_back();
-    out.name = "SwitchML's workers";  // no job is called that: it has a blank
-    out.workers = status.switchml->workers;
-    out.here = status.switchml->here;
-    out.slots = status.switchml->slots;
-    out.counters = status.switchml->counters;
-    status.memory_bytes += status.switchml->memory_bytes;
-    status.memory_most += options_.switchml->memory_bytes;
-  }
-  status.opened = jobs_.opened();
-  status.failed = jobs_.failed();
-  status.draining = jobs_.draining();
-  if (options_.above) status.above = to_string(address_above_);
-  status.refused_connections = gate_->counts().strangers();
-  return status;
 }
 
 }  // namespace talweg::live

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "live/aggregation/result_rates.h"
 #include "live/aggregation/switch_jobs.h"
 #include "live/aggregation/switch_line.h"
 #include "live/aggregation/switch_thread.h"
@@ -33,9 +34,10 @@ struct SwitchStatus {
     std::string name;
     std::size_t workers = 0;
     std::size_t here = 0;
-    std::size_t slots = 0;  // of all threads; 0: it waits for its workers
-    std::size_t racks = 1;  // switches that have a part of its workers
-    bool above = false;     // the switch above has opened it, and counts this one
+    std::size_t slots = 0;   // of all threads; 0: it waits for its workers
+    std::size_t racks = 1;   // switches that have a part of its workers
+    bool above = false;      // the switch above has opened it, and counts this one
+    double result_rate = 0;  // bytes per second; 0: none
     protocol::SwitchCounters counters;
   };
   std::vector<Job> jobs;
@@ -63,6 +65,8 @@ struct SwitchServiceOptions {
   // Empty: no key. Called at the start, and again for each order to reload; what it throws then is the
   // order's answer, and the key that was there stays.
   std::function<std::optional<wire::Secret>()> key;
+  // Rates by the names of jobs. Called as `key` is.
+  std::function<ResultRates()> result_rates;
   // What a status is as a text. Also called every `publish_every_ns`, and given to `publish`, if that is set.
   std::function<std::string(const SwitchStatus&)> describe;
   std::function<void(const std::string&)> publish;
@@ -143,12 +147,16 @@ class SwitchService {
   void hear_above();
   std::size_t uplinks_left();
   SwitchJobs::Hooks hooks();
+  // In switch_reading.cc.
   SwitchStatus status();
   std::string reload();
+  std::string what_is_read() const;
+  double result_rate(const SwitchJobs::Job& job) const;  // of all threads, in bytes per second; 0: none
 
   const SwitchServiceOptions options_;
   wire::Secret key_{}, key_above_{};
   bool has_key_ = false;
+  ResultRates result_rates_;
   Endpoint address_, address_above_;
   std::string above_name_;
   FileDescriptor wake_, wake_above_;

@@ -126,6 +126,10 @@ void SwitchThread::close(std::uint32_t job) {
   });
 }
 
+void SwitchThread::pace_results(std::uint32_t job, double bytes_per_second) {
+  orders_.give([&] { sums_.pace_results(job, bytes_per_second); });
+}
+
 SwitchThreadStatus SwitchThread::status() {
   SwitchThreadStatus status;
   orders_.give([&] {
@@ -161,7 +165,8 @@ void SwitchThread::loop() {
   }
 }
 
-// Rounds that have lingered for long enough, and those that the switch above was too busy for.
+// Results that have waited, rounds that have lingered for long enough, and those that the switch above was
+// too busy for.
 void SwitchThread::on_time(std::int64_t now_ns) {
   while (sums_.next_time_ns() <= now_ns)
     for (const protocol::SwitchAction& action : sums_.on_time(now_ns)) {

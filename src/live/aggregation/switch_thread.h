@@ -9,8 +9,9 @@
 // number is taken once. Results for all workers are sealed once, and wait until the batch of what has come is
 // through: then each worker gets its own in as few system calls as the kernel can do.
 //
-// While rounds linger for workers that are late (protocol/aggregation/tolerance.h) the thread sleeps until
-// the first of these is to end; else until something comes.
+// While rounds linger for workers that are late (protocol/aggregation/tolerance.h), or results wait as they
+// have a rate, the thread sleeps until the first of these is to end, or to be sent; else until something
+// comes.
 //
 // Where there is a switch above, a second socket is for what goes there and comes from there: its way may be
 // through another network than that of workers. There the job has another number, epoch and keys.
@@ -85,6 +86,8 @@ class SwitchThread {
                                             wire::DatagramSuite suite,
                                             const SwitchThreadAbove* above = nullptr);
   void close(std::uint32_t job);
+  // Of a job that is open, from now on: protocol::JobTerms::result_bytes_per_second.
+  void pace_results(std::uint32_t job, double bytes_per_second);
   SwitchThreadStatus status();
 
   // Memory of a thread beside that of slots, and of each worker in it, in bytes.
