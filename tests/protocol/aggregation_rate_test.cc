@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "protocol/aggregation_loss_world.h"
 #include "protocol/one_switch.h"
 #include "sanitized.h"

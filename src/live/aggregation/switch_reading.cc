@@ -1,4 +1,6 @@
 // What a switch reads when it is told to, and what it says of itself.
+#include <utility>
+
 #include "live/aggregation/switch_service.h"
 
 namespace talweg::live {
