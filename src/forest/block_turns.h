@@ -8,16 +8,21 @@
 //   while (const auto block = turns.next()) send(*block);  // the block-th that was added
 //   turns.arrived(block);                                  // and next() may have others
 //
-// Blocks whose way is narrowest at the same place are a lane. Lanes go in the order of the time that they
-// need, the longest first: what the lane has still to bring over its rate. A block may go while
+// Blocks whose way is narrowest at the same place, a link or a capacity group, are a lane; behind it, it has
+// room in queues of its own. What several lanes pass is shared, among it the source's own links: together
+// they could carry more than it does, and what is too much would fill its queue. A block may go while
 //
 //   - fewer than kLeastAhead are on their way, or all of these and itself are kAheadBytes at most; or
 //   - that holds of its own lane, and either
-//       what the other lanes with blocks on their way can carry does not fill what the source can send, or
-//       its lane needs at least half of the time that all that is left takes the source.
+//       no shared place of the lane is filled by what other lanes with blocks on their way can carry, or
+//       the lane needs at least half of the time of all that has still to pass where it finds no room, and no
+//       other lane goes for that reason.
 //
 // So where the source's own link is the narrowest of all ways, which is one lane, only the first matters. The
-// half: a lane that shares the source's link with others does not get all that it could carry.
+// half: what does not fit beside the first ones would begin when these have ended, and take as long again.
+//
+// Lanes go in the order of the time that they need beyond what a shared place gives to them alone, the
+// longest first: one that fills the source's link uses what others leave whenever they do, and comes last.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +39,19 @@ namespace talweg::forest {
 inline constexpr std::int64_t kWholeLane = 1024;
 
 struct BlockLanes {
+  struct Share {
+    std::int32_t place = 0;
+    std::int64_t part = 0;  // of what the place carries, in parts of kWholeLane: what the lane can send there
+    bool operator==(const Share&) const = default;
+  };
+  struct Lane {
+    double rate = 0;              // bytes per second
+    std::vector<Share> shares{};  // of the places that others could fill
+    bool operator==(const Lane&) const = default;
+  };
   std::vector<std::int32_t> of_rank;  // its block's lane
-  std::vector<std::int64_t> parts;    // by lane: of what the source can send, in parts of kWholeLane; above 0
+  std::vector<Lane> lanes;
+  std::int32_t places = 0;
   bool operator==(const BlockLanes&) const = default;
 };
 
@@ -67,24 +83,33 @@ class BlockTurns {
     std::int64_t blocks = 0, bytes = 0;
   };
   struct Lane {
-    std::int64_t part = kWholeLane;
-    std::int64_t left = 0;  // bytes that have not arrived
+    double rate = 1;                 // bytes per second
+    std::size_t begin = 0, end = 0;  // in shares_
     std::size_t first = kNoBlock, last = kNoBlock;
+    std::int64_t left = 0;  // bytes that have not arrived
     OnWay on_way{};
 
-    // As long as the source would take for so many.
-    std::int64_t stretched() const { return left / part * kWholeLane + left % part * kWholeLane / part; }
+    double seconds() const { return static_cast<double>(left) / rate; }
+  };
+  struct Place {
+    std::int64_t filled = 0;  // the parts of lanes with blocks on their way
+    double seconds = 0;       // for what has not arrived, at the rates of lanes
   };
   bool few(const OnWay& on_way, std::int64_t bytes) const;
-  bool may_go(const Lane& lane) const;
+  enum class Room { none, late, enough };
+  Room room_for(std::size_t number) const;
+  double beyond(const Lane& lane) const;
+  void pass(Lane& lane, std::int64_t bytes);
+  void fill(const Lane& lane, std::int64_t sign);
 
   std::vector<std::int32_t> lane_of_rank_;
   std::vector<Entry> blocks_;
   std::vector<Lane> lanes_;
   std::vector<std::size_t> order_;  // of lanes
+  std::vector<BlockLanes::Share> shares_;
+  std::vector<Place> places_;
+  std::size_t late_ = kNoBlock;  // the lane that goes though it finds no room
   OnWay on_way_;
-  std::int64_t left_ = 0;    // bytes that have not arrived
-  std::int64_t filled_ = 0;  // the parts of lanes with blocks on their way
   std::int64_t ahead_bytes_ = 0;
   std::size_t unsent_ = 0;
 };

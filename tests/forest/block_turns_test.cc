@@ -54,16 +54,42 @@ std::vector<std::size_t> ranks_next(BlockTurns& turns) {
   return ranks;
 }
 
+// The greatest part that the lane of a rank has of a place that others could fill with it.
+std::int64_t part_of(const BlockLanes& lanes, NodeId rank) {
+  std::int64_t most = 0;
+  for (const auto& [place, part] : lanes.lanes[at(lanes.of_rank[at(rank)])].shares)
+    most = std::max(most, part);
+  return most;
+}
+
+// Hosts behind a switch with links of `host`, the switch behind one of `rack`, the source with `source`.
+cluster::Cluster rack_of(int hosts, double source, double rack, double host) {
+  cluster::Cluster found;
+  for (int i = 0; i <= hosts; ++i) found.nodes.push_back({.name = fmt::format("h{}", i)});
+  for (int i = 0; i < 2; ++i)
+    found.nodes.push_back({.name = fmt::format("s{}", i), .kind = cluster::NodeKind::switch_});
+  const auto join = [&](int a, int b, double rate) {
+    found.links.push_back({a, b, {rate}, {1000}});
+    found.links.push_back({b, a, {rate}, {1000}});
+  };
+  join(0, hosts + 1, source);
+  join(hosts + 1, hosts + 2, rack);
+  for (int i = 1; i <= hosts; ++i) join(i, hosts + 2, host);
+  return found;
+}
+
 TEST(BlockLanes, AreWhatIsNarrowestOnTheWay) {
   const BlockLanes even = lanes_in(gigabit_star(4));
   EXPECT_THAT(even.of_rank[1], even.of_rank[2]);
   EXPECT_THAT(even.of_rank[1], even.of_rank[3]) << "the source's own link";
-  EXPECT_EQ(even.parts[at(even.of_rank[1])], kWholeLane);
+  EXPECT_EQ(even.places, 0) << "which nobody else fills";
 
   const BlockLanes uneven = lanes_in(star_with(5, {{2, 0.25}, {3, 0.25}, {4, 0.95}}));
   EXPECT_NE(uneven.of_rank[2], uneven.of_rank[3]) << "each has a link of its own";
-  EXPECT_EQ(uneven.parts[at(uneven.of_rank[2])], kWholeLane / 4);
   EXPECT_EQ(uneven.of_rank[1], uneven.of_rank[4]) << "equal links are never measured to be quite equal";
+  EXPECT_EQ(uneven.places, 1);
+  EXPECT_EQ(part_of(uneven, 1), kWholeLane);
+  EXPECT_EQ(part_of(uneven, 2), kWholeLane / 4);
 }
 
 TEST(BlockLanes, AreSharedByThoseBehindOneLink) {
@@ -82,22 +108,67 @@ TEST(BlockLanes, AreSharedByThoseBehindOneLink) {
   EXPECT_EQ(lanes.of_rank[2], lanes.of_rank[3]);
   EXPECT_NE(lanes.of_rank[2], lanes.of_rank[1]);
   EXPECT_NE(lanes.of_rank[2], lanes.of_rank[4]);
-  EXPECT_EQ(lanes.parts[at(lanes.of_rank[2])], 102);
-  EXPECT_EQ(lanes.parts[at(lanes.of_rank[4])], 51);
+  EXPECT_EQ(lanes.places, 2) << "the source's link and the link between the switches";
+  EXPECT_EQ(part_of(lanes, 2), kWholeLane) << "of the latter";
+  EXPECT_EQ(part_of(lanes, 4), kWholeLane / 2);
+  EXPECT_DOUBLE_EQ(lanes.lanes[at(lanes.of_rank[2])].rate, 1e8 / 8);
 }
 
-TEST(BlockLanes, ArePartsOfAllThatTheSourceCanSend) {
+TEST(BlockLanes, ShareNoPlaceThatTheyCannotFillTogether) {
   auto mesh = cluster::uniform_mesh(3, {1e9}, {1000});
   const BlockLanes apart = lanes_in(mesh);
   EXPECT_NE(apart.of_rank[1], apart.of_rank[2]);
-  EXPECT_EQ(apart.parts[at(apart.of_rank[1])], kWholeLane / 2);
+  EXPECT_EQ(apart.places, 0);
   std::vector<int> card;
   for (int i = 0; i < static_cast<int>(mesh.links.size()); ++i)
     if (mesh.links[at(i)].from == 0) card.push_back(i);
   mesh.groups.push_back({"card", {5e8}, card});
   const BlockLanes together = lanes_in(mesh);
   EXPECT_EQ(together.of_rank[1], together.of_rank[2]) << "one card sends to both";
-  EXPECT_EQ(together.parts[at(together.of_rank[1])], kWholeLane);
+  mesh.groups[0].capacity = {1.5e9};
+  EXPECT_EQ(lanes_in(mesh).places, 0) << "one leaves room";
+  mesh.links[at(card[0])].capacity = {2e9};
+  EXPECT_EQ(lanes_in(mesh).places, 1) << "one fills it";
+}
+
+TEST(BlockLanes, ShareAGroupOnceHoweverManyOthersHoldTheSameLink) {
+  std::vector<std::pair<int, double>> slow;
+  for (int rank = 1; rank <= 8; ++rank) slow.emplace_back(rank, 0.075);
+  auto star = star_with(9, slow);
+  const auto of_source = std::ranges::find(star.links, 0, &cluster::Link::from) - star.links.begin();
+  for (int groups = 1; groups <= 3; ++groups) {
+    star.groups.push_back({fmt::format("g{}", groups), {6e8}, {static_cast<int>(of_source)}});
+    BlockTurns turns = turns_of(lanes_in(star), std::vector<std::int64_t>(8, kLargeBlock));
+    EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8)) << "600 Mbit/s together";
+  }
+}
+
+TEST(BlockLanes, AGroupIsAsWideAsWhatAllItsLinksCarryTogether) {
+  for (const int spines : {1, 2, 4}) {
+    // 0 behind switch 5, 1 and 2 behind 6, 3 and 4 behind 7; from all spines together a quarter into 6 and 7.
+    cluster::Cluster leaves;
+    for (int i = 0; i < 5; ++i) leaves.nodes.push_back({.name = fmt::format("h{}", i)});
+    for (int i = 0; i < 3 + spines; ++i)
+      leaves.nodes.push_back({.name = fmt::format("s{}", i), .kind = cluster::NodeKind::switch_});
+    const auto join = [&](int a, int b) {
+      leaves.links.push_back({a, b, {4e9}, {1000}});
+      leaves.links.push_back({b, a, {4e9}, {1000}});
+    };
+    for (int host = 0; host < 5; ++host) join(host, 5 + (host + 1) / 2);
+    for (int spine = 0; spine < spines; ++spine)
+      for (int leaf = 5; leaf < 8; ++leaf) join(leaf, 8 + spine);
+    for (int leaf = 6; leaf < 8; ++leaf) {
+      leaves.groups.push_back({fmt::format("g{}", leaf), {1e9}, {}});
+      for (std::size_t i = 0; i < leaves.links.size(); ++i)
+        if (leaves.links[i].from >= 8 && leaves.links[i].to == leaf)
+          leaves.groups.back().links.push_back(static_cast<int>(i));
+    }
+    const BlockLanes lanes = lanes_in(leaves);
+    EXPECT_EQ(lanes.of_rank[1], lanes.of_rank[2]) << spines;
+    EXPECT_EQ(lanes.of_rank[3], lanes.of_rank[4]) << spines;
+    EXPECT_NE(lanes.of_rank[1], lanes.of_rank[3]) << spines;
+    EXPECT_DOUBLE_EQ(lanes.lanes[at(lanes.of_rank[1])].rate, 1e9 / 8) << spines;
+  }
 }
 
 TEST(BlockLanes, AreThereForScattersAlone) {
@@ -143,15 +214,51 @@ TEST(BlockTurns, NoMoreSlowOnesGoAtOnceThanFillTheSourcesLink) {
   EXPECT_THAT(ranks_next(turns), ElementsAre(4));
 }
 
-TEST(BlockTurns, AllGoWhoNeedHalfOfTheTimeThatIsLeft) {
-  // Ranks 1 to 8 at the source's rate take 8; each of the others takes 5.3, and 12 blocks are left.
+TEST(BlockTurns, NoMoreGoAtOnceThanFillALinkOnTheWay) {
+  BlockTurns turns =
+      turns_of(lanes_in(rack_of(32, 1e11, 1e10, 2e9)), std::vector<std::int64_t>(32, kLargeBlock));
+  EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4, 5)) << "each a fifth";
+  turns.arrived(2);
+  EXPECT_THAT(ranks_next(turns), ElementsAre(6));
+}
+
+TEST(BlockTurns, NoMoreGoAtOnceThanFillTheSourcesLinkThoughAQuickOneIsBesideIt) {
+  std::vector<std::pair<int, double>> half;
+  for (int rank = 1; rank <= 9; ++rank) half.emplace_back(rank, 0.4);
+  auto star = star_with(10, half);
+  star.links.push_back({0, 1, {1e11}, {1000}});
+  BlockTurns turns = turns_of(lanes_in(star), std::vector<std::int64_t>(9, kLargeBlock));
+  EXPECT_THAT(ranks_next(turns), ElementsAre(2, 3, 4, 1));
+}
+
+TEST(BlockTurns, OneGoesThatNeedsHalfOfTheTimeThatIsLeftThoughLinksAreFull) {
+  std::vector<std::pair<int, double>> fifths;
+  for (int rank = 1; rank <= 9; ++rank) fifths.emplace_back(rank, 0.2);
+  // Each takes 5, all of them 9.
+  BlockTurns turns = turns_of(lanes_in(star_with(10, fifths)), std::vector<std::int64_t>(9, kLargeBlock));
+  EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4, 5, 6));
+  turns.arrived(0);
+  EXPECT_THAT(ranks_next(turns), IsEmpty()) << "five and the one";
+  turns.arrived(5);
+  EXPECT_THAT(ranks_next(turns), ElementsAre(7, 8)) << "four, one more, and one that needs half of the time";
+  fifths.resize(5);
+  for (int rank = 6; rank <= 8; ++rank) fifths.emplace_back(rank, 0.5);
+  // Five take 5, three take 2, all of them 8.
+  BlockTurns others = turns_of(lanes_in(star_with(9, fifths)), std::vector<std::int64_t>(8, kLargeBlock));
+  EXPECT_THAT(ranks_next(others), ElementsAre(1, 2, 3, 4, 5)) << "no other needs half";
+}
+
+TEST(BlockTurns, WhoFillsTheLinkUsesWhatOthersLeaveHoweverMuchItHas) {
+  // Ranks 1 to 8 at the source's rate take 8; each of the others takes 5.3.
   BlockTurns turns = turns_of(lanes_in(star_with(13, {{9, 0.19}, {10, 0.19}, {11, 0.19}, {12, 0.19}})),
                               std::vector<std::int64_t>(12, kLargeBlock));
-  EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2));
-  turns.arrived(0);
-  EXPECT_THAT(ranks_next(turns), ElementsAre(3)) << "11 are left";
-  turns.arrived(1);
-  EXPECT_THAT(ranks_next(turns), ElementsAre(4, 9, 10, 11, 12)) << "10 are left";
+  EXPECT_THAT(ranks_next(turns), ElementsAre(9, 10, 11, 12, 1, 2));
+}
+
+TEST(BlockTurns, WhatIsMoreThanEveryNetworkCarriesIsNoLess) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 61;
+  BlockTurns turns = turns_of(lanes_in(star_with(5, {{2, 1e-9}, {3, 0.5}, {4, 0.5}})), {1, kHuge, kHuge, 1});
+  EXPECT_THAT(ranks_next(turns), ElementsAre(2, 3, 4));
 }
 
 TEST(BlockTurns, LargeBlocksCountForWhatTheyTake) {
@@ -166,8 +273,14 @@ TEST(BlockTurns, EachBlockGoesOnceWhateverLanesThereAreAndHoweverTheyArrive) {
     BlockLanes lanes;
     const auto ranks = static_cast<int>(2 + random.below(40));
     const auto count = static_cast<std::int32_t>(1 + random.below(8));
-    for (std::int32_t lane = 0; lane < count; ++lane)
-      lanes.parts.push_back(static_cast<std::int64_t>(1 + random.below(kWholeLane)));
+    lanes.places = static_cast<std::int32_t>(random.below(4));
+    for (std::int32_t lane = 0; lane < count; ++lane) {
+      lanes.lanes.push_back({.rate = 1e6 * static_cast<double>(1 + random.below(1000))});
+      for (std::int32_t place = 0; place < lanes.places; ++place)
+        if (random.below(2) == 0)
+          lanes.lanes.back().shares.push_back(
+              {place, static_cast<std::int64_t>(1 + random.below(kWholeLane))});
+    }
     for (int rank = 0; rank < ranks; ++rank)
       lanes.of_rank.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(count))));
     BlockTurns turns;
