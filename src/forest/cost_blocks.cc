@@ -23,12 +23,30 @@ struct Block {
   NodeId to = 0;
   std::int64_t bytes = 0;
   std::vector<Use> uses{};
-  double left = 0;                     // bytes that have not passed the links yet
+  double payload = 0;                  // bytes on the links
+  double left = 0;                     // of these, that have not passed the links yet
   double rate = 0;                     // bytes per second, with what is under way now
   double processors = 0, latency = 0;  // seconds: its source hears so much later that it is there
   double heard = 0;                    // when that is
   bool passing() const { return left > 0; }
 };
+
+// Beyond so many under way at once, which takes many lanes, they are not played through one by one, but to
+// the end at once: links are as good as never idle.
+constexpr std::size_t kMostPlayed = 64;
+
+// Seconds until all have passed all links, if none of these idles.
+double seconds_for_all(const std::vector<Block>& blocks, const std::vector<double>& capacities) {
+  std::vector<double> loads(capacities.size());
+  double seconds = 0;
+  for (const Block& block : blocks) {
+    for (const Use& use : block.uses) {
+      loads[use.resource] += use.part * block.left;
+      seconds = std::max(seconds, loads[use.resource] / capacities[use.resource]);
+    }
+  }
+  return seconds;
+}
 
 // What each gets of what they share: as much as others or, where it cannot use that, what it can (max-min).
 // `capacities`: bytes per second, by resource.
@@ -72,7 +90,7 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
     const Hop &there = hop(source, block.to), &back = hop(block.to, source);
     const auto header = static_cast<double>(parameters_.header_bytes);
     const auto payload = static_cast<double>(bytes) + header * static_cast<double>(chunk_count(tree));
-    block.left = there.memory ? payload : payload / parameters_.tcp_payload;
+    block.payload = block.left = there.memory ? payload : payload / parameters_.tcp_payload;
     routes_.for_each_share(source, block.to, [&](int link, double part) {
       block.uses.push_back({at(link), part});
       for (const std::size_t g : groups_of_link_[at(link)]) block.uses.push_back({links + g, part});
@@ -94,19 +112,27 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
 
   Spent spent;
   double now = 0;
-  std::vector<Block*> under_way;
+  std::vector<Block*> under_way, passing;
   while (turns.held_up() || !under_way.empty()) {
+    const std::size_t before = under_way.size();
     while (const auto next = turns.next()) under_way.push_back(&blocks[*next]);
-    std::vector<Block*> passing;
-    std::ranges::copy_if(under_way, std::back_inserter(passing), &Block::passing);
-    share(passing, capacities);
+    if (under_way.size() > kMostPlayed) {
+      const auto fixed = [](const Block& block) { return block.processors + block.latency; };
+      const Block& last = *std::ranges::max_element(blocks, {}, fixed);
+      return spent + Spent{seconds_for_all(blocks, capacities), last.processors, last.latency};
+    }
+    if (under_way.size() > before ||
+        std::ranges::any_of(passing, [](const Block* b) { return !b->passing(); })) {
+      passing.clear();
+      std::ranges::copy_if(under_way, std::back_inserter(passing), &Block::passing);
+      share(passing, capacities);
+    }
     const auto seconds_left = [&](const Block* block) {
       return block->passing() ? block->left / block->rate : block->heard - now;
     };
     Block* const first = *std::ranges::min_element(under_way, {}, seconds_left);
     const double seconds = std::max(0.0, seconds_left(first));
     now += seconds;
-    for (Block* block : passing) block->left -= seconds * block->rate;
     if (!passing.empty()) {
       spent.links += seconds;
     } else {
@@ -114,12 +140,16 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
       spent.processors += fixed > 0 ? seconds * first->processors / fixed : 0;
       spent.latency += fixed > 0 ? seconds * first->latency / fixed : 0;
     }
-    if (std::ranges::find(passing, first) != passing.end()) {
-      first->left = 0;
-      first->heard = now + first->processors + first->latency;
-    } else {
+    if (!first->passing()) {
       turns.arrived(static_cast<std::size_t>(first - blocks.data()));
       std::erase(under_way, first);
+    }
+    for (Block* block : passing) {
+      block->left -= seconds * block->rate;
+      // Others may end with it, but for rounding.
+      if (block != first && block->left > 1e-9 * block->payload) continue;
+      block->left = 0;
+      block->heard = now + block->processors + block->latency;
     }
   }
   return spent;
