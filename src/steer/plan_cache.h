@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "forest/cost.h"
 #include "protocol/plans.h"
 #include "steer/plan_chooser.h"
 
@@ -18,12 +19,15 @@ class PlanCache {
   std::shared_ptr<const protocol::Plan> find(const forest::Request& request);
 
  private:
+  void forget_scatters();
+
   // Requests that are kept; of a program with more the oldest goes for each new one, which costs planning
   // time but never memory.
   static constexpr std::size_t kMaxPlans = 512;
 
   const int rank_;
   PlanChooser& chooser_;
+  std::shared_ptr<const forest::CostModel> model_;  // of the network that scatters are planned for
   std::unordered_map<forest::Request, std::shared_ptr<const protocol::Plan>, RequestHash> plans_;
   std::deque<const forest::Request*> order_;  // the keys of plans_, oldest first
 };

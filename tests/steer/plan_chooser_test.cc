@@ -12,8 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "forest/block_turns.h"
 #include "forest/random_networks.h"
 #include "forest/requests.h"
+#include "protocol/forest/local_plan.h"
 #include "steer/adaptation.h"
 #include "steer/plan_cache.h"
 #include "talweg/error.h"
@@ -250,6 +252,28 @@ TEST(PlanCache, KeepsWhatRanksPlanForThemselves) {
   const auto plan = cache.find(request);
   EXPECT_EQ(cache.find(request), plan);
   EXPECT_EQ(plan->digest, 0u);
+}
+
+TEST(PlanCache, PlansAScatterAnewWhereTheNetworkIsAnother) {
+  PlanChooser chooser(forest::gigabit_star(4), "", nullptr);
+  PlanCache source(0, chooser), other(1, chooser);
+  const forest::Request scatter = forest::make_request(Collective::scatter, 4, 1 << 20);
+  const forest::Request exchange = forest::make_request(Collective::all_to_all, 4, 10);
+  const auto lanes = [&] { return dynamic_cast<const protocol::LocalPlan&>(*source.find(scatter)).lanes; };
+  EXPECT_EQ(lanes().lanes.size(), 2u) << "the source's link and, of itself, none";
+  const auto exchanged = source.find(exchange);
+  const auto received = other.find(scatter);
+  auto slow = forest::gigabit_star(4);
+  for (cluster::Link& link : slow.links)
+    if (link.to == 2) link.capacity = {1e8};
+  chooser.change_to(slow);
+  EXPECT_EQ(lanes(), forest::lanes_of(scatter, slow));
+  EXPECT_EQ(lanes().lanes.size(), 3u);
+  EXPECT_EQ(source.find(scatter), source.find(scatter));
+  EXPECT_EQ(source.find(exchange), exchanged);
+  EXPECT_EQ(other.find(scatter), received) << "which turns there are is nothing to who receives";
+  chooser.change_to(forest::gigabit_star(4));
+  EXPECT_EQ(lanes().lanes.size(), 2u);
 }
 
 }  // namespace
