@@ -65,11 +65,11 @@ protocol::RandomCall odd_call(const ScriptedCall& script) {
   return call;
 }
 
-// Of whose links every other one is slow.
+// In which every other host is behind a slow link: `ranks` is the switch.
 cluster::Cluster uneven_star(int ranks) {
   auto star = cluster::uniform_star(ranks, Bandwidth{1e9}, Nanoseconds{10'000});
   for (cluster::Link& link : star.links)
-    if (link.to % 2 == 1) link.capacity.bits_per_second /= 1 + link.to;
+    if (link.from == ranks && link.to % 2 == 1) link.capacity.bits_per_second /= 1 + link.to;
   return star;
 }
 
