@@ -19,7 +19,9 @@ class PlanCache {
   std::shared_ptr<const protocol::Plan> find(const forest::Request& request);
 
  private:
-  void forget_scatters();
+  std::shared_ptr<const protocol::Plan> plan_of(const forest::Request& request,
+                                                std::shared_ptr<const forest::Forest> forest) const;
+  void take_turns_anew();
 
   // Requests that are kept; of a program with more the oldest goes for each new one, which costs planning
   // time but never memory.
@@ -27,7 +29,7 @@ class PlanCache {
 
   const int rank_;
   PlanChooser& chooser_;
-  std::shared_ptr<const forest::CostModel> model_;  // of the network that scatters are planned for
+  std::shared_ptr<const forest::CostModel> model_;  // of the network by which blocks of scatters take turns
   std::unordered_map<forest::Request, std::shared_ptr<const protocol::Plan>, RequestHash> plans_;
   std::deque<const forest::Request*> order_;  // the keys of plans_, oldest first
 };

@@ -1,16 +1,21 @@
 // Who plans what, and what is planned in the background.
 #include "steer/plan_chooser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <future>
 #include <limits>
 #include <new>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "forest/block_turns.h"
 #include "forest/random_networks.h"
@@ -254,7 +259,7 @@ TEST(PlanCache, KeepsWhatRanksPlanForThemselves) {
   EXPECT_EQ(plan->digest, 0u);
 }
 
-TEST(PlanCache, PlansAScatterAnewWhereTheNetworkIsAnother) {
+TEST(PlanCache, BlocksOfAScatterTakeTurnsAnewWhereTheNetworkIsAnother) {
   PlanChooser chooser(forest::gigabit_star(4), "", nullptr);
   PlanCache source(0, chooser), other(1, chooser);
   const forest::Request scatter = forest::make_request(Collective::scatter, 4, 1 << 20);
@@ -274,6 +279,32 @@ TEST(PlanCache, PlansAScatterAnewWhereTheNetworkIsAnother) {
   EXPECT_EQ(other.find(scatter), received) << "which turns there are is nothing to who receives";
   chooser.change_to(forest::gigabit_star(4));
   EXPECT_EQ(lanes().lanes.size(), 2u);
+}
+
+// A link of less than 3 us between two workers counts as memory, for which chunks are shorter.
+TEST(PlanCache, WhoReceivesAScatterExpectsTheChunksThatItsSourceSendsOnANetworkMeasuredAnew) {
+  const auto mesh = [](const std::string& latency) {
+    std::string text =
+        "nodes: [{name: a, kind: worker}, {name: b, kind: worker}, {name: c, kind: worker}]\nlinks:\n";
+    for (const std::string_view ends : {"a, b", "b, c", "c, a"})
+      text += fmt::format("  - {{between: [{}], capacity: 200Mbit/s, latency: {}}}\n", ends, latency);
+    return cluster::parse_cluster(text, "mesh");
+  };
+  PlanChooser chooser(mesh("1us"), "", nullptr);
+  PlanCache source(0, chooser), other(1, chooser);
+  const forest::Request scatter = forest::make_request(Collective::scatter, 3, 300'000);
+  const auto chunks = [&](PlanCache& cache) {
+    std::vector<std::int64_t> found;
+    for (const forest::Tree& tree : cache.find(scatter)->forest->trees) found.push_back(tree.chunk);
+    return found;
+  };
+  const auto before = chunks(source);
+  EXPECT_EQ(chunks(other), before);
+  chooser.change_to(mesh("50us"));
+  EXPECT_NE(chooser.first(scatter).forest->trees.front().chunk, before.front())
+      << "planned afresh it would be another";
+  EXPECT_EQ(chunks(source), before);
+  EXPECT_EQ(chunks(other), before);
 }
 
 }  // namespace
