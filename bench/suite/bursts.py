@@ -1,12 +1,12 @@
 """Sums of which a part may be lost, by real programs on links that lose packets in bursts, beside those that lose nothing: the simulator
 carries the packets, as nothing in the kernel loses them so."""
 import collections
+import math
 import statistics
 import sys
 
 import loss
 import report
-from contestants import GLOO, OPEN_MPI, TALWEG
 from relayed import Relayed
 
 # All packets go through one process, beside ranks that share two cores with it: at 1 Gbit/s it would be late, and times its own.
@@ -16,7 +16,7 @@ SECONDS = {1 << 20: 6, 4 << 20: 6}  # of calls, by size
 BURSTS = "0.0006,1ms"
 MOST_LATE_MS = 1  # above, `talweg lab` itself says that times are not to be trusted
 BOUNDED = loss.label(loss.BOUNDED, "udp")
-CONTESTANTS = [(loss.BOUNDED, "udp"), (TALWEG, "tcp"), (TALWEG, "udp"), (GLOO[0], ""), (OPEN_MPI[0], "")]
+CONTESTANTS = loss.IN_LAB
 
 
 def run(runner, settings):
@@ -48,7 +48,7 @@ def record_of(size, name, lossy, rounds):
     calls = sorted(time for r in rounds for time in r.get("calls_ms", [])) if not failed else []
     return {"scenario": "bursts", "ranks": RANKS, "where": "relayed lab", "bytes": size, "algorithm": name, "lossy": lossy, "rounds": rounds,
             "failed": failed, "calls": len(calls), "p50_ms": statistics.median(calls) if calls else None,
-            "p99_ms": calls[int(0.99 * (len(calls) - 1))] if calls else None}
+            "p99_ms": calls[math.ceil(0.99 * len(calls)) - 1] if calls else None}
 
 
 def error_of(said):

@@ -32,7 +32,7 @@ class Relayed(places.Place):
         cluster.write_text(self.cluster_yaml())
         keep = f"echo $$ > {self.folder}/$RANK.new; mv {self.folder}/$RANK.new {self.folder}/$RANK; exec cat {self.folder}/end"
         with open(self.folder / "errors", "w") as errors:
-            self.lab = subprocess.Popen([self.program, "lab", "run", cluster, "--simulate", *self.options, "--json", self.folder / "links.json",
+            self.lab = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", self.program, "lab", "run", cluster, "--simulate", *self.options, "--json", self.folder / "links.json",
                                          "--", "sh", "-c", keep], stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
         for rank, name in enumerate(self.names):
             places.sh("ip", "netns", "attach", name, self.process(rank))
@@ -49,11 +49,13 @@ class Relayed(places.Place):
         return (self.folder / str(rank)).read_text().strip()
 
     def __exit__(self, *_):
-        if self.lab:
-            self.end()
-        super().__exit__()
-        if self.lab:
-            self.workspace.cleanup()
+        try:
+            if self.lab:
+                self.end()
+        finally:
+            super().__exit__()
+            if self.lab:
+                self.workspace.cleanup()
 
     def end(self):
         try:

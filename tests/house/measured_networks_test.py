@@ -100,6 +100,8 @@ class Bursts(unittest.TestCase):
         self.assertEqual(self.verdicts(11.5, 22), ["MISS", "MISS"])
         record = bursts.record_of(M, bursts.BOUNDED, True, [{"calls_ms": list(range(k, k + 50)), "wrong": 0} for k in (1, 51)])
         self.assertEqual((record["calls"], record["p50_ms"], record["p99_ms"]), (100, 50.5, 99))
+        record = bursts.record_of(M, bursts.BOUNDED, True, [{"calls_ms": [10] * 29 + [60], "wrong": 0}])
+        self.assertEqual(record["p99_ms"], 60, "of few calls it is the slowest")
         self.assertEqual(one("bursts", self.records(11, 22), f"bursts/{4 * M}/reliable")["verdict"], "not measured")
 
     def test_show_nothing_where_a_peer_failed_or_the_relay_was_late(self):
