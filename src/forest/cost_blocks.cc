@@ -32,7 +32,8 @@ struct Block {
 };
 
 // Beyond so many under way at once, which takes many lanes, they are not played through one by one, but to
-// the end at once: links are as good as never idle.
+// the end at once: links that lanes share are as good as never idle, and a lane's own one idles whenever all
+// that it may have on its way has passed and is not heard of yet.
 constexpr std::size_t kMostPlayed = 64;
 
 // Seconds until all have passed all links, if none of these idles.
@@ -47,6 +48,26 @@ double seconds_for_all(const std::vector<Block>& blocks, const std::vector<doubl
   }
   return seconds;
 }
+
+// What a lane has still to bring.
+struct LaneLeft {
+  std::int64_t blocks = 0, bytes = 0;
+  double payload = 0, processors = 0, latency = 0;  // the last two: of that which takes longest
+
+  void add(const Block& block) {
+    if (!block.passing()) return;
+    ++blocks;
+    bytes += block.bytes;
+    payload += block.left;
+    processors = std::max(processors, block.processors);
+    latency = std::max(latency, block.latency);
+  }
+  // How often it has on its way what it may have there.
+  double turns() const {
+    return std::min(static_cast<double>(blocks) / static_cast<double>(kLeastAhead),
+                    static_cast<double>(bytes) / static_cast<double>(kAheadBytes));
+  }
+};
 
 // What each gets of what they share: as much as others or, where it cannot use that, what it can (max-min).
 // `capacities`: bytes per second, by resource.
@@ -105,8 +126,9 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
   std::ranges::stable_sort(blocks, {},
                            [&](const Block& block) { return (block.to - source - 1 + ranks) % ranks; });
 
+  const BlockLanes lanes = lanes_of(forest.request, cluster_, routes_);
   BlockTurns turns;
-  turns.reset(lanes_of(forest.request, cluster_, routes_), kAheadBytes);
+  turns.reset(lanes, kAheadBytes);
   for (const Block& block : blocks) turns.add(block.to, block.bytes);
   turns.begin();
 
@@ -119,7 +141,15 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
     if (under_way.size() > kMostPlayed) {
       const auto fixed = [](const Block& block) { return block.processors + block.latency; };
       const Block& last = *std::ranges::max_element(blocks, {}, fixed);
-      return spent + Spent{seconds_for_all(blocks, capacities), last.processors, last.latency};
+      Spent most{seconds_for_all(blocks, capacities), last.processors, last.latency};
+      std::vector<LaneLeft> left(lanes.lanes.size());
+      for (const Block& block : blocks) left[at(lanes.of_rank[at(block.to)])].add(block);
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        const double turns_left = left[i].turns();
+        most = std::max(most, Spent{left[i].payload / lanes.lanes[i].rate, turns_left * left[i].processors,
+                                    turns_left * left[i].latency});
+      }
+      return spent + most;
     }
     if (under_way.size() > before ||
         std::ranges::any_of(passing, [](const Block* b) { return !b->passing(); })) {

@@ -1,8 +1,11 @@
 // What a call takes besides its data: ranks that wait for each other's announcement, blocks that wait for
 // blocks before them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "base/collectives.h"
 #include "forest/agreement.h"
@@ -112,6 +115,36 @@ TEST(CostOfCalls, OfAScatterWithHundredsOfBlocksUnderWayLinksAreNeverIdle) {
   links_alone.tcp.per_batch = links_alone.tcp.per_byte = 0;
   EXPECT_NEAR(seconds_of("direct", Collective::scatter, cluster, kBlock, links_alone),
               200 * kBlock / kStarRate, 0.01 * 200 * kBlock / kStarRate);
+}
+
+// Racks of ten with an uplink each, far away: a rack has two blocks on their way, however many racks there
+// are.
+TEST(CostOfCalls, OfAScatterToManyRacksFarAwayEachRackWaitsForAnswers) {
+  const auto seconds = [](int racks) {
+    cluster::Cluster cluster;
+    const auto add = [&](std::string name, cluster::NodeKind kind) {
+      cluster.nodes.push_back({std::move(name), kind});
+      return static_cast<NodeId>(cluster.nodes.size() - 1);
+    };
+    const auto join = [&](NodeId a, NodeId b, double rate, std::int64_t ns) {
+      cluster.links.push_back({a, b, {rate}, {ns}});
+      cluster.links.push_back({b, a, {rate}, {ns}});
+    };
+    for (int h = 0; h <= 10 * racks; ++h) add(fmt::format("h{}", h), cluster::NodeKind::worker);
+    const NodeId spine = add("spine", cluster::NodeKind::switch_);
+    join(0, spine, 1e11, 20'000'000);
+    for (int r = 0; r < racks; ++r) {
+      const NodeId leaf = add(fmt::format("leaf{}", r), cluster::NodeKind::switch_);
+      join(spine, leaf, 1e9, 0);
+      for (int h = 1; h <= 10; ++h) join(leaf, 10 * r + h, 1e11, 0);
+    }
+    CostParameters links_alone{.tcp_payload = 1, .tcp_acknowledgements = 0};
+    links_alone.tcp.per_batch = links_alone.tcp.per_byte = 0;
+    return seconds_of("direct", Collective::scatter, cluster, 1 << 20, links_alone);
+  };
+  const double one_by_one = seconds(30), at_once = seconds(34);  // 60 and 68 blocks under way
+  EXPECT_GT(one_by_one, 5 * 0.04) << "ten blocks, two at a time, are each answered after 40 ms";
+  EXPECT_NEAR(at_once / one_by_one, 1, 0.05);
 }
 
 TEST(CostOfCalls, SmallBlocksOfAScatterWaitForNothing) {
