@@ -3,7 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "protocol/aggregation_loss_world.h"
 #include "protocol/one_switch.h"
@@ -125,6 +131,122 @@ TEST(AggregationRate, ResultsThatAreSentAgainAreOfTheRate) {
   EXPECT_GT(static_cast<double>(s.now_ns), 1e9 * (1 << 16) / kResultRate);
 }
 
+// A job of many workers, whose result to all of them is more than a burst. Each datagram has all columns of a
+// slot, as workers send them, and the last answer stays at hand.
+struct CrowdedSwitch : OneSwitch {
+  static JobTerms terms(std::uint16_t workers, double rate) {
+    JobTerms t = terms_of(workers);
+    t.slots = kRatedSlots;
+    t.columns = 16;
+    t.block = 256;
+    t.bytes_per_second = t.burst_bytes = 1e10;
+    t.result_bytes_per_second = rate;
+    return t;
+  }
+  CrowdedSwitch(std::uint16_t of, double rate)
+      : OneSwitch(terms(of, rate)), workers(of), rounds(kRatedSlots) {}
+
+  std::vector<std::byte> of_slot(std::uint16_t slot, std::uint64_t round, bool data) {
+    std::vector<std::byte> buffer(40'000);
+    wire::AggregationWriter writer(buffer);
+    writer.begin(AggregationFormat::i32);
+    const std::uint64_t block = (round * kRatedSlots + slot) * 16;
+    for (std::uint8_t column = 0; column < 16; ++column) {
+      AggregationEntry entry{block + column, wire::kNeverNext, wire::kZeroExponent, 0,
+                             column,         round % 2 == 1};
+      if (data) {
+        entry.next = block + kRatedSlots * 16 + column;
+        entry.count = 256;
+        entry.data = true;
+      }
+      std::byte* const at = writer.add(entry);
+      if (data) std::memset(at, 1, 1024);
+    }
+    return {writer.payload().begin(), writer.payload().end()};
+  }
+  // All workers' parts of the next round of a slot.
+  void contribute(std::uint16_t slot) {
+    const std::vector<std::byte> bytes = of_slot(slot, rounds[slot]++, true);
+    for (std::uint16_t worker = 0; worker < workers; ++worker) take(hand(header(worker, 1, slot), bytes));
+  }
+  void take(const std::vector<Said>& said) {
+    for (const Said& s : said)
+      if (s.to == To::all) sent.push_back(s.header.own16);
+  }
+  // Worker 0 asks for the result of a slot's last round, when it was told to and no sooner than in a
+  // millisecond, while all that have a result go on where `others` do. In how many nanoseconds it has it, or
+  // none.
+  std::optional<std::int64_t> asks_until_it_has(std::uint16_t slot, std::int64_t most_ns, bool others) {
+    const std::int64_t begin_ns = now_ns;
+    std::int64_t ask_ns = now_ns;
+    const std::vector<std::byte> question = of_slot(slot, rounds[slot] - 1, false);
+    while (now_ns < begin_ns + most_ns) {
+      for (const std::uint16_t of : std::exchange(sent, {}))
+        if (others && of != slot) contribute(of);
+      const std::int64_t box_ns = box.next_time_ns();
+      now_ns = std::max(now_ns, std::min(ask_ns, box_ns));
+      if (box_ns <= now_ns) {
+        take(unpacked(box.on_time(now_ns)));
+        continue;
+      }
+      wire::DatagramHeader h = header(0, 1, slot);
+      h.type = static_cast<std::uint8_t>(AggregationType::query);
+      const std::vector<Said> said = hand(h, question);
+      for (const Said& s : said) {
+        if (s.type() == AggregationType::result) return now_ns - begin_ns;
+        ask_ns = now_ns + std::max<std::int64_t>(1'000'000, s.refusal.wait_us * std::int64_t{1000});
+      }
+      if (said.empty()) ask_ns = now_ns + 1'000'000;
+    }
+    return {};
+  }
+
+  std::uint16_t workers;
+  std::vector<std::uint64_t> rounds;
+  std::vector<std::uint16_t> sent;  // results to all, by slot, that nobody has answered yet
+};
+
+TEST(AggregationRate, WhoHasLostTheLastResultOfAllGetsItHoweverLittleIsSent) {
+  for (const std::uint16_t workers : std::to_array<std::uint16_t>({1, 8, 16})) {
+    CrowdedSwitch s(workers, kResultRate);
+    s.contribute(0);
+    const auto took_ns = s.asks_until_it_has(0, 10'000'000'000, false);
+    ASSERT_TRUE(took_ns) << workers << " workers";
+    EXPECT_LT(*took_ns, 1'000'000'000) << workers << " workers";
+  }
+}
+
+// It is as after refusals: time alone lets the next one be sent, and nothing else has to happen at the
+// switch.
+TEST(AggregationRate, SendsAgainWhatItHasRefusedWhenTheTimeThatItHasNamedIsOver) {
+  RatedSwitch s(rated());
+  s.part(0);
+  std::vector<Said> said;
+  do {
+    said = s.ask_slot(0);
+    ASSERT_THAT(said, SizeIs(1));
+  } while (said[0].type() == AggregationType::result);
+  EXPECT_EQ(said[0].refusal.reason, wire::AggregationReason::busy);
+  EXPECT_GE(s.counters().busy, 1U);
+  s.now_ns += std::int64_t{said[0].refusal.wait_us} * 1000;
+  expect_sum(s.ask_slot(0), To::one, 0);
+}
+
+TEST(AggregationRate, WhoHasLostAResultGetsItWhileTheOtherSlotsGoOn) {
+  CrowdedSwitch s(16, 12.5e6);
+  for (std::uint16_t slot = 0; slot < kRatedSlots; ++slot) s.contribute(slot);
+  while (s.box.next_time_ns() != kNothingDue && s.rounds[1] < 3) {
+    for (const std::uint16_t slot : std::exchange(s.sent, {}))
+      if (slot != 0) s.contribute(slot);
+    s.now_ns = std::max(s.now_ns, s.box.next_time_ns());
+    s.take(unpacked(s.box.on_time(s.now_ns)));
+  }
+  ASSERT_EQ(s.rounds[1], 3U);
+  const auto took_ns = s.asks_until_it_has(0, 20'000'000'000, true);
+  ASSERT_TRUE(took_ns);
+  EXPECT_LE(*took_ns, 10'000'000) << "some round trips";
+}
+
 TEST(AggregationRate, ChangesWhileResultsWait) {
   RatedSwitch s(rated());
   std::uint16_t slot = s.fill_burst();
@@ -139,6 +261,15 @@ TEST(AggregationRate, ChangesWhileResultsWait) {
   s.fill_burst(++slot);
   EXPECT_GT(s.box.next_time_ns(), s.now_ns);
   s.box.pace_results(2, kResultRate);  // of no job that is open: nothing
+}
+
+TEST(AggregationRate, GivesNoNewBurstWhenItIsSetToWhatItIs) {
+  RatedSwitch s(rated());
+  const std::uint16_t slot = s.fill_burst();
+  const std::int64_t due_ns = s.box.next_time_ns();
+  s.box.pace_results(1, kResultRate);
+  EXPECT_EQ(s.box.next_time_ns(), due_ns);
+  EXPECT_THAT(s.part(slot + 1), IsEmpty());
 }
 
 TEST(AggregationRate, IsNotBelowZero) {

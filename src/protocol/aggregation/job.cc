@@ -16,6 +16,7 @@ AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource&
       slots_(terms, memory),
       bucket_(terms.bytes_per_second, terms.burst_bytes),
       results_bucket_(1, 1),
+      repeats_bucket_(1, 1),
       lingering_(slots_.lingering()),
       linger_time_(terms.linger_ns) {
   pace_results(terms.result_bytes_per_second);
@@ -45,8 +46,7 @@ void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std:
   const auto bytes = static_cast<double>(wire::kDatagramHeaderBytes + payload.size());
   if (const std::int64_t wait_ns = bucket_.take(bytes, now_ns); wait_ns > 0) {
     ++counters_.busy;
-    const std::int64_t wait_us = std::min<std::int64_t>(1 + wait_ns / 1000, 1'000'000'000);
-    return refuse(header, {AggregationReason::busy, static_cast<std::uint32_t>(wait_us)}, from, actions);
+    return refuse(header, busy_for(wait_ns), from, actions);
   }
   AggregationMessage message;
   if (wire::decode(header, payload, message) != nullptr ||
@@ -226,20 +226,23 @@ void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& heade
   else if (!replies.on.empty())
     end_with_result(replies, header, actions);
   if (from == nullptr) return;
-  if (!replies.one.empty() && paced_ && results_bucket_.is_deep_in_debt()) {
-    ++counters_.busy;
-    replies.waits = true;
-  } else if (!replies.one.empty()) {
-    // Few bytes bring back many: they are the job's, too.
+  std::int64_t wait_ns = replies.waits ? wait_for_results(replies.now_ns) : 0;
+  if (!replies.one.empty()) {
     const auto bytes = static_cast<double>(wire::kDatagramHeaderBytes + replies.one.payload().size());
-    bucket_.charge(bytes);
-    results_bucket_.charge(bytes);
-    actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
+    const std::int64_t repeat_wait_ns = take_repeat(bytes, replies.now_ns);
+    if (repeat_wait_ns > 0) {
+      ++counters_.busy;
+      replies.waits = true;
+      wait_ns = std::max(wait_ns, repeat_wait_ns);
+    } else {
+      bucket_.charge(bytes);  // few bytes bring back many: they are the job's, too
+      actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
+    }
   }
   if (!replies.gap.empty())
     actions.push_back(answer(To::one, AggregationType::gap, header, replies.gap.payload()));
   if (replies.refusal) return refuse(header, {*replies.refusal, 0}, *from, actions);
-  if (replies.waits) refuse(header, wait_for_results(replies.now_ns), *from, actions);
+  if (replies.waits) refuse(header, busy_for(wait_ns), *from, actions);
   if (replies.missing.empty()) return;
   if (replies.waiting) name_missing(replies);
   actions.push_back(answer(To::one, AggregationType::missing, header, replies.missing.payload()));

@@ -36,7 +36,7 @@ class AggregationJob {
     if (now_ns < round_due_ns()) return;
     terms_.above ? end_holding_back(now_ns, actions) : end_lingering(now_ns, actions);
   }
-  // Results have this rate from now on; 0: none.
+  // Results have this rate from now on; 0: none. With the rate that they have already nothing changes.
   void pace_results(double bytes_per_second);
 
  private:
@@ -55,11 +55,14 @@ class AggregationJob {
                                    wire::DatagramHeader& header);
   // Results that wait, in job_results.cc.
   bool waits(const Round& round) const { return round.number > sent_; }
+  bool paced() const { return result_rate_ > 0; }
   std::int64_t results_due_ns() const;
   void end_with_result(Replies& replies, const wire::DatagramHeader& header,
                        std::vector<SwitchAction>& actions);
   void send_waiting(std::int64_t now_ns, std::vector<SwitchAction>& actions);
-  wire::AggregationRefusal wait_for_results(std::int64_t now_ns) const;
+  std::int64_t wait_for_results(std::int64_t now_ns) const;
+  static wire::AggregationRefusal busy_for(std::int64_t wait_ns);
+  std::int64_t take_repeat(double bytes, std::int64_t now_ns);
   double bytes_to_all(std::size_t payload) const;
   void disagree(Replies& replies);
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
@@ -96,10 +99,11 @@ class AggregationJob {
   JobSlots slots_;
   TokenBucket bucket_;
   SwitchCounters counters_;
-  std::uint64_t results_ = 0;  // to all
-  std::uint64_t sent_ = 0;     // of these; the others wait
-  bool paced_ = false;
-  TokenBucket results_bucket_;  // while results are paced
+  std::uint64_t results_ = 0;   // to all
+  std::uint64_t sent_ = 0;      // of these; the others wait
+  double result_rate_ = 0;      // bytes per second; 0: none
+  TokenBucket results_bucket_;  // while results are paced: of all of them
+  TokenBucket repeats_bucket_;  // and of those that are sent again
   double waiting_bytes_ = 0;    // of results
   LingeringRounds lingering_;
   LingerTime linger_time_;

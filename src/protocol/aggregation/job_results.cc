@@ -8,7 +8,8 @@
 //
 // Who asks about such a round is told when to ask again, as by a switch that is too busy: when all that waits
 // now has been sent. It takes that for no loss, and sends nothing again. Repeated results are sent at once,
-// and owed by the next ones; beyond a burst of them they are refused, too.
+// and owed by the next ones. They have a bucket of their own that refuses them: however much the results to
+// all owe, who has lost one gets it while the others go on, and whoever asks for ever is held to the rate.
 #include <algorithm>
 
 #include "protocol/aggregation/job_replies.h"
@@ -28,9 +29,22 @@ constexpr double kBurstSeconds = 2e-3;
 }  // namespace
 
 void AggregationJob::pace_results(double bytes_per_second) {
-  paced_ = bytes_per_second > 0;
-  if (paced_)
-    results_bucket_ = TokenBucket(bytes_per_second, std::max(kLeastBurst, kBurstSeconds * bytes_per_second));
+  if (bytes_per_second == result_rate_) return;
+  result_rate_ = bytes_per_second;
+  if (!paced()) return;
+  const double burst = std::max(kLeastBurst, kBurstSeconds * bytes_per_second);
+  results_bucket_ = TokenBucket(bytes_per_second, burst);
+  repeats_bucket_ = TokenBucket(bytes_per_second, 2 * burst);  // a burst, and one that is owed
+}
+
+// 0: a result may be sent again to one worker, and is of the rate. Otherwise in how many nanoseconds.
+std::int64_t AggregationJob::take_repeat(double bytes, std::int64_t now_ns) {
+  if (!paced()) return 0;
+  const std::int64_t wait_ns = repeats_bucket_.take(bytes, now_ns);
+  if (wait_ns > 0) return wait_ns;
+  results_bucket_.fill(now_ns);
+  results_bucket_.charge(bytes);
+  return 0;
 }
 
 double AggregationJob::bytes_to_all(std::size_t payload) const {
@@ -39,7 +53,7 @@ double AggregationJob::bytes_to_all(std::size_t payload) const {
 
 std::int64_t AggregationJob::results_due_ns() const {
   if (sent_ == results_) return kNeverTime;
-  return paced_ ? results_bucket_.ready_ns() : 0;
+  return paced() ? results_bucket_.ready_ns() : 0;
 }
 
 // Rounds have ended: their result is sent, or waits behind the others.
@@ -52,7 +66,7 @@ void AggregationJob::end_with_result(Replies& replies, const wire::DatagramHeade
   slots_.slot_of_result(static_cast<std::uint16_t>(++results_)) = header.own16;
   const double bytes = bytes_to_all(replies.on.payload().size());
   results_bucket_.fill(replies.now_ns);
-  if (!first || (paced_ && results_bucket_.ready_ns() > replies.now_ns)) {
+  if (!first || (paced() && results_bucket_.ready_ns() > replies.now_ns)) {
     ++counters_.delayed;
     counters_.delayed_bytes += static_cast<std::uint64_t>(bytes);
     waiting_bytes_ += bytes;
@@ -76,12 +90,15 @@ void AggregationJob::send_waiting(std::int64_t now_ns, std::vector<SwitchAction>
   if (sent_ == results_) waiting_bytes_ = 0;
 }
 
-wire::AggregationRefusal AggregationJob::wait_for_results(std::int64_t now_ns) const {
+// Until all that waits now has been sent.
+std::int64_t AggregationJob::wait_for_results(std::int64_t now_ns) const {
+  if (!paced()) return 0;
+  return std::max<std::int64_t>(0, results_bucket_.ready_ns() - now_ns) +
+         results_bucket_.duration_ns(waiting_bytes_);
+}
+
+wire::AggregationRefusal AggregationJob::busy_for(std::int64_t wait_ns) {
   constexpr std::int64_t kLongestUs = 1'000'000'000;
-  std::int64_t wait_ns = 0;
-  if (paced_)
-    wait_ns = std::max<std::int64_t>(0, results_bucket_.ready_ns() - now_ns) +
-              results_bucket_.duration_ns(waiting_bytes_);
   return {AggregationReason::busy, static_cast<std::uint32_t>(std::min(1 + wait_ns / 1000, kLongestUs))};
 }
 

@@ -40,8 +40,6 @@ class TokenBucket {
   // From when on something is left, if nothing more is taken; and in how long a rate of bytes is through.
   std::int64_t ready_ns() const { return tokens_ > 0 ? filled_ns_ : filled_ns_ + nanoseconds(-tokens_) + 1; }
   std::int64_t duration_ns(double bytes) const { return nanoseconds(bytes); }
-  // More than a burst is owed.
-  bool is_deep_in_debt() const { return tokens_ < -burst_; }
 
  private:
   // Turns are given so far ahead, and then from the beginning: some who had one will not come.
