@@ -395,7 +395,9 @@ bool SwitchStream::step(live::SwitchClient& client) {
     ++sums_;
     return true;
   }
-  if (const std::uint64_t results = client.counters().results; results != results_) {
+  // A switch that has said when it will be less busy is not silent before.
+  if (const std::uint64_t results = client.counters().results;
+      results != results_ || now < client.busy_until_ns()) {
     results_ = results;
     progress_ns_ = now;
   } else if (now - progress_ns_ > silence_ns_) {

@@ -8,9 +8,12 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "protocol/aggregation/worker.h"
 #include "protocol/aggregation_loss_world.h"
 #include "protocol/one_switch.h"
 #include "sanitized.h"
@@ -278,6 +281,81 @@ TEST(AggregationRate, IsNotBelowZero) {
   ASSERT_TRUE(refused);
   EXPECT_FALSE(refused->busy);
   EXPECT_EQ(refused->text, "job 1: a rate of results below 0");
+}
+
+// A worker of a sum of two elements, and what the switch says to it.
+struct HeldBack : DatagramSink {
+  HeldBack() : worker({1, 1, 0, 2, 0, 1, 1, 2, {10'000'000, 1'000'000, 100'000'000}}, *this) {
+    h.job = h.epoch = 1;
+    start(1);
+  }
+  void send(const wire::DatagramHeader&, std::span<const std::byte>) override {}
+  void start(std::uint32_t operation) {
+    h.own32 = operation;
+    worker.start({reinterpret_cast<const std::byte*>(in), reinterpret_cast<std::byte*>(out), 2,
+                  AggregationFormat::f32, 2},
+                 operation, kDeadlineNs, 0);
+  }
+  void busy(AggregationType of, std::uint32_t wait_us) {
+    std::byte bytes[wire::kRefusalBytes];
+    wire::encode({wire::AggregationReason::busy, wait_us, of}, bytes);
+    h.type = static_cast<std::uint8_t>(AggregationType::refusal);
+    worker.on(h, bytes, 0);
+  }
+  void say(AggregationType type, AggregationEntry entry) {
+    std::byte bytes[200];
+    wire::AggregationWriter writer(bytes);
+    writer.begin(AggregationFormat::f32);
+    entry.data = type == AggregationType::result;
+    if (entry.data) entry.count = 2;
+    std::byte* const at = writer.add(entry);
+    if (entry.data) std::memcpy(at, in, sizeof in);
+    h.type = static_cast<std::uint8_t>(type);
+    worker.on(h, writer.payload(), 0);
+  }
+  std::string failure() {
+    worker.on_time(kDeadlineNs);
+    return worker.failure() ? worker.failure()->why : "";
+  }
+
+  static constexpr std::int64_t kDeadlineNs = 1'000'000'000;
+  float in[2] = {1, 2}, out[2] = {};
+  AggregationWorker worker;
+  wire::DatagramHeader h;
+};
+
+AggregationEntry first_block() {
+  return {0, wire::kNeverNext, wire::kZeroExponent, 0, 0, false};
+}
+
+TEST(AggregationRate, AWorkerThatIsHeldBackSaysSoAtItsDeadline) {
+  const std::string columns = "1 of 1 columns have not ended by the deadline: ";
+  const std::string room =
+      columns + "the switch has no more room for this job's rate (--result-rate, --job-rate)";
+  AggregationEntry above = first_block();
+  above.above = true;
+  constexpr AggregationType kHeldBack[] = {AggregationType::contribution, AggregationType::query};
+  for (const AggregationType of : kHeldBack) {
+    HeldBack last, before;
+    last.say(AggregationType::missing, above);
+    last.busy(of, 700);
+    EXPECT_EQ(last.failure(), room);
+    before.busy(of, 700);
+    before.say(AggregationType::missing, above);
+    EXPECT_EQ(before.failure(), columns + "the switch waits for the one above it");
+  }
+}
+
+TEST(AggregationRate, AWorkerKnowsUntilWhenTheSwitchIsBusyInThisOperation) {
+  HeldBack held;
+  EXPECT_LT(held.worker.busy_until_ns(), 0);
+  held.busy(AggregationType::query, 700);
+  held.busy(AggregationType::contribution, 300);
+  EXPECT_EQ(held.worker.busy_until_ns(), 700'000);
+  held.say(AggregationType::result, first_block());
+  ASSERT_TRUE(held.worker.done());
+  held.start(2);
+  EXPECT_LT(held.worker.busy_until_ns(), 0);
 }
 
 AggregationLossOptions long_sums(double rate) {

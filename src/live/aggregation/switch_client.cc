@@ -359,6 +359,12 @@ std::string SwitchClient::why_silent(std::int64_t since_ns) const {
       sent_bytes_, asked_bytes_);
 }
 
+std::int64_t SwitchClient::busy_until_ns() const {
+  std::int64_t until_ns = std::numeric_limits<std::int64_t>::min();
+  for (const auto& lane : lanes_) until_ns = std::max(until_ns, lane->worker.busy_until_ns());
+  return until_ns;
+}
+
 bool SwitchClient::all_done() const {
   return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->worker.done(); });
 }

@@ -116,6 +116,9 @@ class SwitchClient {
   // Where nothing has come of the sum that runs since `since_ns`, what that looks like: "no datagram has come
   // from its UDP ports 4711 to 4712, ...", or which sizes of packets pass and which do not. Empty: neither.
   std::string why_silent(std::int64_t since_ns) const;
+  // Until when the switch has said that it is busy, in the sum that has run last; before it began: it has
+  // not.
+  std::int64_t busy_until_ns() const;
 
   // Ends the job for all of its workers, who are told why, whether or not a sum is running here: its memory
   // is not touched any more.

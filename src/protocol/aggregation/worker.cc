@@ -109,7 +109,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   deadline_ns_ = deadline_ns;
   next_ns_ = deadline_ns;
   missing_.clear();
-  heard_ = above_ = false;
+  heard_ = above_ = busy_ = false;
+  busy_until_ns_ = std::numeric_limits<std::int64_t>::min();
   quiets_ = 0;
   quiet_ns_ = now_ns + quiet_after_ns();
   wake_at(quiet_ns_);
@@ -246,6 +247,7 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
   }
   const auto slot = static_cast<std::size_t>(h.own16 - terms_.first_slot);
   heard_ = true;
+  busy_ = false;
   if (message.type == AggregationType::missing) return on_missing(slot, message, now_ns);
   if (message.type == AggregationType::gap) return on_gap(message, now_ns);
   if (message.type != AggregationType::result) {
@@ -443,6 +445,8 @@ void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<cons
   const bool query = refusal.of == AggregationType::query;
   if (!query && refusal.of != AggregationType::contribution) return;
   const std::int64_t again_ns = now_ns + std::int64_t{refusal.wait_us} * 1000;
+  busy_ = true;
+  busy_until_ns_ = std::max(busy_until_ns_, again_ns);
   if (query) quiet_ns_ = std::max(quiet_ns_, again_ns);
   for (std::size_t c = 0; c < terms_.columns; ++c) {
     Column& column = columns_[index(h.own16 - terms_.first_slot, c)];
@@ -501,7 +505,9 @@ void AggregationWorker::fail(ErrorCode code, std::string why) {
 
 std::string AggregationWorker::who_is_missing() const {
   std::string who = "the switch has not answered";
-  if (above_)
+  if (busy_)
+    who = "the switch has no more room for this job's rate (--result-rate, --job-rate)";
+  else if (above_)
     who = "the switch waits for the one above it";
   else if (!missing_.empty())
     who = fmt::format("the switch waits for worker{} {}", missing_.size() == 1 ? "" : "s",

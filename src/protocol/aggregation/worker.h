@@ -122,6 +122,8 @@ class AggregationWorker {
     bool operator==(const Missing&) const = default;
   };
   const Missing& missing() const { return absent_; }
+  // Until when the switch has said, in this operation, that it is busy; before it began: it has not.
+  std::int64_t busy_until_ns() const { return busy_until_ns_; }
 
  private:
   struct Column {
@@ -195,6 +197,8 @@ class AggregationWorker {
   std::vector<std::uint16_t> missing_;  // as the switch has said last
   bool heard_ = false;                  // anything of this operation, from the switch
   bool above_ = false;                  // the switch waits for the one above it
+  bool busy_ = false;                   // it has said so last
+  std::int64_t busy_until_ns_ = std::numeric_limits<std::int64_t>::min();
   Missing absent_;
   WorkerCounters counters_;
 };
