@@ -103,6 +103,9 @@ double result_rate_of(const std::string& text) {
 
 live::ResultRates result_rates_of(const std::string& file) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  std::error_code ignored;
+  if (std::filesystem::is_other(std::filesystem::status(file, ignored)))
+    refuse("--result-rates: {} is a pipe or a device, which all jobs would wait for: expected a file", file);
   return live::parse_result_rates(read_input(file, "--result-rates: " + file, kMostBytes),
                                   "--result-rates: " + file);
 }
@@ -169,6 +172,7 @@ int serve(const SwitchFlags& flags) {
   check_status_file(flags.status);
   const text::OutputFile status("--status", flags.status);
   options.key = [file = flags.key_file] { return key_of(file); };
+  options.say = [](const std::string& text) { say("talweg switch: {}\n", printable(text)); };
   options.describe = [](const live::SwitchStatus& s) { return observe::switch_metrics(s); };
   if (status.wanted())
     options.publish = [&status, said = std::string()](const std::string& text) mutable {

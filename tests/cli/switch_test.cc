@@ -238,7 +238,7 @@ TEST(SwitchCommand, ReadsTheRatesOfResultsAgainAndRefusesThoseThatAreNone) {
   const Outcome outcome = shell(R"(
 d=$(mktemp -d); cd $d; printf 'perf 1 Gbit/s\nother fast\n' >bad
 try() { timeout 20 "$TALWEG" switch --listen 127.0.0.1:0 "$@"; echo "ended $?"; }
-try --result-rate 7.9kbit/s; try --result-rates bad; try --result-rates nowhere
+try --result-rate 7.9kbit/s; try --result-rates bad; try --result-rates nowhere; mkfifo pipe; try --result-rates pipe
 printf 'perf 16 Mbit/s\n' >rates
 )" + with_switch("--result-rate 16Gbit/s --result-rates $OLDPWD/rates", R"(
 "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -b 256K -e 256K -n 4 -w 1 & perf=$!
@@ -248,16 +248,18 @@ printf 'perf none\n' >$OLDPWD/rates
 "$TALWEG" switch reload --listen $AT
 echo perf >$OLDPWD/rates
 "$TALWEG" switch reload --listen $AT
+echo other >$OLDPWD/rates; kill -HUP $pid; until grep "\"other 2 Gbit" said || ! kill -0 $pid; do sleep 0.02; done
 kill $pid; wait $pid; echo ended $?; rm -r $OLDPWD)"));
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("--result-rate: a rate of results \"7.9kbit/s\": expected at least 8 kbit/s"),
                     HasSubstr("--result-rates: bad:2: a rate of results \"fast\""),
+                    HasSubstr("--result-rates: pipe is a pipe or a device"),
                     HasSubstr("--result-rates: nowhere"), HasSubstr("rates:1: expected the name of a job")));
-  EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("talweg_switch_delayed_total{job=\"perf\"} "),
-                    HasSubstr("talweg_switch_job_result_rate{job=\"perf\"} 2000000\n"),
-                    HasSubstr("# Out of bounds values : 0 OK\n"),
-                    HasSubstr("the rates of results have been read again\n"), HasSubstr("ended 0\n")))
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("talweg_switch_delayed_total{job=\"perf\"} "),
+                                 HasSubstr("talweg_switch_job_result_rate{job=\"perf\"} 2000000\n"),
+                                 HasSubstr("# Out of bounds values : 0 OK\n"),
+                                 HasSubstr("the rates of results have been read again\n"),
+                                 HasSubstr("talweg switch: --result-rates: "), HasSubstr("ended 0\n")))
       << outcome.err;
 }
 

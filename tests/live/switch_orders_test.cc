@@ -372,6 +372,49 @@ TEST(SwitchOrders, GivesResultsRatesByTheNamesOfJobsAndNewOnesToJobsThatAreOpen)
   EXPECT_EQ(status(), "quick 200000 waits, slow 0 waits, ") << "what was there stays";
 }
 
+TEST(SwitchOrders, TakesANewKeyWhateverIsWrongWithTheRatesAndNewRatesWhateverIsWrongWithTheKey) {
+  std::mutex mutex;
+  std::string key = "the first of two long keys", file = "* none\n";
+  SwitchServiceOptions options;
+  options.key = [&]() -> std::optional<wire::Secret> {
+    const std::lock_guard lock(mutex);
+    if (key.empty()) throw Error(ErrorCode::invalid_argument, "the key's file is gone");
+    return wire::secret_from_text(key);
+  };
+  options.result_rates = [&] {
+    const std::lock_guard lock(mutex);
+    return parse_result_rates(file, "rates");
+  };
+  options.describe = [](const SwitchStatus& status) {
+    std::string text;
+    for (const SwitchStatus::Job& job : status.jobs) text += fmt::format("{} {}", job.name, job.result_rate);
+    return text;
+  };
+  const Served served(options);
+  const Endpoint at = served.service().address();
+  const auto now_there_are = [&](const std::string& of_key, const std::string& rates) {
+    const std::lock_guard lock(mutex);
+    key = of_key;
+    file = rates;
+  };
+  const auto reload = [&](const std::string& with) {
+    give_order(at, wire::secret_from_text(with), wire::SwitchDo::reload, soon());
+  };
+  const std::string second = "the second of two long keys";
+  now_there_are(second, "a fast\n");
+  expect_error([&] { reload("the first of two long keys"); }, ErrorCode::invalid_argument, "rates:1: ");
+  SwitchClientOptions worker = served.worker(0, 1);
+  worker.key = wire::secret_from_text(second);
+  SwitchClient client(worker);
+  sum_and_check(client, 0, 1, 1, {1000});
+  now_there_are("", "a 1.6 Mbit/s\n");
+  expect_error([&] { reload(second); }, ErrorCode::invalid_argument,
+               "the key's file is gone; the rates of results have been read again");
+  EXPECT_EQ(give_order(at, *worker.key, wire::SwitchDo::status, soon()), "a 200000");
+  now_there_are("", "a fast\n");
+  expect_error([&] { reload(second); }, ErrorCode::invalid_argument, "the key's file is gone; rates:1: ");
+}
+
 TEST(SwitchOrders, SaysInWhichLineARateIsNone) {
   const ResultRates rates = parse_result_rates("\n a 8kbit/s\n\t# b 1Gbit/s\r\n* 2 Gbit/s\nb none", "f");
   EXPECT_EQ(rates.of_job("a", 7), 1000);
@@ -384,6 +427,11 @@ TEST(SwitchOrders, SaysInWhichLineARateIsNone) {
   fails("a 1Gbit/s\nb\n", "f:2: expected the name of a job and a rate, such as \"b 2 Gbit/s\"");
   fails("a 1Gbit/s\na none\n", "f:2: a has a rate already");
   fails("* none\n\n* none\n", "f:3: * has a rate already");
+  fails("a\x1b[31m none\n",
+        "f:1: expected the name of a job, of 1 to 64 printable ASCII characters, got \"a\\x1b[31m\"");
+  fails("\xc3\xa4 none\n", "f:1: expected the name of a job");
+  fails("a 1000.1 Tbit/s", "expected at least 8 kbit/s and at most 1000 Tbit/s");
+  EXPECT_EQ(parse_result_rates("a 1000 Tbit/s", "f").of_job("a", 7), 1e15 / 8);
   for (const char* const rate : {"7.9 kbit/s", "1000000", "0Gbit/s", "-1Gbit/s", "fast", "1 Gbit/s of b"})
     fails(std::string("a ") + rate, "f:1: ");
 }

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/trim.h"
 #include "base/units.h"
+#include "wire/switch_message.h"
 
 namespace talweg::live {
 
@@ -23,11 +24,12 @@ double parse_result_rate(std::string_view text) {
     if (has_unit) bytes_per_second = parse_bandwidth(rate).bytes_per_second();
   } catch (const Error&) {  // as one without a unit
   }
-  if (!(bytes_per_second >= kLeastRate))
+  if (!(bytes_per_second >= kLeastRate && bytes_per_second <= kMostRate))
     refuse(
-        "a rate of results \"{}\": expected at least {:.0f} kbit/s with a unit, such as \"2 Gbit/s\", or "
-        "none",
-        printable(std::string(rate)), kLeastRate * 8 / 1000);
+        "a rate of results \"{}\": expected at least {:.0f} kbit/s and at most {:.0f} Tbit/s with a unit, "
+        "such "
+        "as \"2 Gbit/s\", or none",
+        printable(rate), kLeastRate * 8 / 1000, kMostRate * 8 / 1e12);
   return bytes_per_second;
 }
 
@@ -40,6 +42,10 @@ ResultRates parse_result_rates(std::string_view text, const std::string& file) {
     if (line.empty() || line.front() == '#') continue;
     const std::size_t blank = line.find_first_of(" \t");
     const std::string name(line.substr(0, blank));
+    if (!wire::is_job_name(name))
+      throw_error(ErrorCode::bad_file,
+                  "{}:{}: expected the name of a job, of 1 to {} printable ASCII characters, got \"{}\"",
+                  file, number, wire::kMaxJobName, printable(name));
     if (blank == std::string_view::npos)
       throw_error(ErrorCode::bad_file,
                   "{}:{}: expected the name of a job and a rate, such as \"{} 2 Gbit/s\"", file, number,

@@ -18,6 +18,8 @@ namespace talweg::live {
 
 // Of one job, in bytes per second: below, a single datagram would take seconds.
 inline constexpr double kLeastRate = 1000;
+// Beyond any port, and far from overflowing where bytes become nanoseconds.
+inline constexpr double kMostRate = 1e15 / 8;
 
 struct ResultRates {
   std::map<std::string, double, std::less<>> of;  // bytes per second; 0: none

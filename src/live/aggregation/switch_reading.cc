@@ -1,6 +1,9 @@
 // What a switch reads when it is told to, and what it says of itself.
-#include <utility>
+#include <optional>
+#include <string>
+#include <string_view>
 
+#include "base/fail.h"
 #include "live/aggregation/switch_service.h"
 
 namespace talweg::live {
@@ -9,40 +12,59 @@ double SwitchService::result_rate(const SwitchJobs::Job& job) const {
   return result_rates_.of_job(job.name, options_.quotas.result_bytes_per_second);
 }
 
-// Empty, or why what was there stays. Jobs that are there go on with the keys that they have agreed on; their
-// results have the new rates at once.
-std::string SwitchService::reload() {
-  try {
-    ResultRates rates = options_.result_rates ? options_.result_rates() : ResultRates{};
-    std::optional<wire::Secret> key, key_above;
-    if (options_.above && options_.above->key) key_above = options_.above->key().value_or(wire::Secret{});
-    if (has_key_) {
-      key = options_.key();
-      if (!key) return "there is no key any more: the one that was there stays";
-      key_ = *key;
-      if (options_.above && !options_.above->key) key_above = key;
-    }
-    if (key_above) key_above_ = *key_above;
-    result_rates_ = std::move(rates);
-  } catch (const Error& e) {
-    return e.what();
+// Jobs that are there go on with the keys that they have agreed on.
+void SwitchService::reload_key() {
+  std::optional<wire::Secret> key, key_above;
+  if (options_.above && options_.above->key) key_above = options_.above->key().value_or(wire::Secret{});
+  if (has_key_) {
+    key = options_.key();
+    if (!key) refuse("there is no key any more: the one that was there stays");
+    key_ = *key;
+    if (options_.above && !options_.above->key) key_above = key;
   }
-  if (!options_.result_rates) return {};
+  if (key_above) key_above_ = *key_above;
+}
+
+// The results of jobs that are there have the new rates at once.
+void SwitchService::reload_rates() {
+  result_rates_ = options_.result_rates();
   for (const auto& [name, job] : jobs_.jobs()) {
     if (!job.opened) continue;
     const std::size_t threads = job.opened->threads;
     for (std::size_t t = 0; t < threads; ++t)
       threads_[t]->pace_results(job.opened->job, result_rate(job) / static_cast<double>(threads));
   }
-  return {};
+}
+
+// Empty, or what is wrong: with the key, with the rates, or with both. What was there of it stays, and the
+// other one is taken.
+std::string SwitchService::reload() {
+  std::string wrong, read;
+  const auto add = [](std::string& to, std::string_view what) {
+    if (!to.empty()) to += "; ";
+    to += what;
+  };
+  const auto take = [&](bool there, void (SwitchService::*part)(), std::string_view done) {
+    if (!there) return;
+    try {
+      (this->*part)();
+      add(read, done);
+    } catch (const Error& e) {
+      add(wrong, e.what());
+    }
+  };
+  take(reads_key(), &SwitchService::reload_key, "the key has been read again");
+  take(static_cast<bool>(options_.result_rates), &SwitchService::reload_rates,
+       "the rates of results have been read again");
+  if (!wrong.empty() && !read.empty()) add(wrong, read);
+  return wrong;
 }
 
 std::string SwitchService::what_is_read() const {
-  const bool key = has_key_ || (options_.above && options_.above->key);
   if (options_.result_rates)
-    return key ? "the key and the rates of results have been read again"
-               : "the rates of results have been read again";
-  return key ? "the key has been read again" : "there is no key to read";
+    return reads_key() ? "the key and the rates of results have been read again"
+                       : "the rates of results have been read again";
+  return reads_key() ? "the key has been read again" : "there is no key to read";
 }
 
 SwitchStatus SwitchService::status() {

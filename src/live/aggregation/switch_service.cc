@@ -320,7 +320,7 @@ bool SwitchService::on_signals(const FileDescriptor& signals) {
   bool stop = false;
   while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (info.ssi_signo == SIGHUP) {
-      reload();
+      if (const std::string why = reload(); !why.empty() && options_.say) options_.say(why);
     } else {
       stop = stop || jobs_.draining() || info.ssi_signo != SIGTERM;
       jobs_.drain();

@@ -65,8 +65,10 @@ struct SwitchServiceOptions {
   // Empty: no key. Called at the start, and again for each order to reload; what it throws then is the
   // order's answer, and the key that was there stays.
   std::function<std::optional<wire::Secret>()> key;
-  // Rates by the names of jobs. Called as `key` is.
+  // Rates by the names of jobs. Called as `key` is; either is taken whatever is wrong with the other.
   std::function<ResultRates()> result_rates;
+  // Is told what is wrong with them when a signal is the order to reload. Empty: nobody is.
+  std::function<void(const std::string&)> say;
   // What a status is as a text. Also called every `publish_every_ns`, and given to `publish`, if that is set.
   std::function<std::string(const SwitchStatus&)> describe;
   std::function<void(const std::string&)> publish;
@@ -149,7 +151,10 @@ class SwitchService {
   SwitchJobs::Hooks hooks();
   // In switch_reading.cc.
   SwitchStatus status();
+  bool reads_key() const { return has_key_ || (options_.above && options_.above->key); }
   std::string reload();
+  void reload_key();
+  void reload_rates();
   std::string what_is_read() const;
   double result_rate(const SwitchJobs::Job& job) const;  // of all threads, in bytes per second; 0: none
 
