@@ -7,9 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -152,48 +150,6 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
       },
       through(at(served)));
   EXPECT_THAT(lines, HasSubstr("is UDP blocked on the way")) << "of the rank that has waited for longest";
-}
-
-TEST(Switched, RecordsAndMetricsSayByWhichWaySumsWent) {
-  const TemporaryFile metrics;
-  const Variable file("TALWEG_METRICS_FILE", metrics.path() + "-%r"), sparse("TALWEG_SWITCH_SPARSE", "1");
-  std::optional<live::Served> served(std::in_place);
-  run_ranks(
-      kRanks,
-      [&](Group& group) {
-        sum_until_there(group);
-        check_floats(group, 100'000, true);
-        EXPECT_EQ(last_way(group), "blocks");
-        group.barrier();
-        EXPECT_EQ(last_way(group), "");
-        if (group.rank() == 0) served.reset();
-        group.barrier();
-        // Before it is known to be lost, and after.
-        for (int i = 0; i < 2; ++i) {
-          check_floats(group, 100'000, true);
-          EXPECT_EQ(last_way(group), "fallback");
-        }
-        reduce_and_check<float>(group, 1000, DataType::f32, ReduceOp::max, true, [](float x) { return x; });
-        EXPECT_EQ(last_way(group), "");
-        group.barrier();
-      },
-      through(at(*served)));
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const std::string path = fmt::format("{}-{}", metrics.path(), rank);
-    std::ifstream in(path);
-    const std::string page{std::istreambuf_iterator<char>(in), {}};
-    std::remove(path.c_str());
-    const auto value_of = [&](const std::string& labels) {
-      const std::size_t begin = page.find(labels);
-      return begin == std::string::npos ? -1.0 : std::stod(page.substr(begin + labels.size()));
-    };
-    EXPECT_GE(value_of(fmt::format("_calls_total{{rank=\"{}\",way=\"blocks\"}}", rank)), 2);
-    EXPECT_EQ(value_of(fmt::format("_calls_total{{rank=\"{}\",way=\"dense\"}}", rank)), 0);
-    EXPECT_GE(value_of(fmt::format("_calls_total{{rank=\"{}\",way=\"fallback\"}}", rank)), 2);
-    EXPECT_GE(value_of(fmt::format("_call_bytes_total{{rank=\"{}\",way=\"blocks\"}}", rank)), 400'000);
-    EXPECT_GE(value_of(fmt::format("switched_sent_bytes_total{{rank=\"{}\"}}", rank)), 400'000);
-    EXPECT_GE(value_of(fmt::format("switched_received_bytes_total{{rank=\"{}\"}}", rank)), 400'000);
-  }
 }
 
 TEST(Switched, ASumThatIsGivenUpEndsTheLifeAtOnce) {
