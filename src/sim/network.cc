@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <ranges>
+#include <vector>
 
 #include "sim/network_parts.h"
 #include "talweg/error.h"
@@ -31,7 +31,9 @@ void Network::fetch(int link) const {
 inline void Network::prefetch() {
   if (events_.turns() == fetched_) return;
   fetched_ = events_.turns();
-  for (const Event& event : events_.near() | std::views::reverse) {
+  const std::vector<Event>& near = events_.near();
+  for (auto it = near.rbegin(); it != near.rend(); ++it) {
+    const Event& event = *it;
     if (event.kind() != EventKind::arrival) continue;
     const Link& link = links_[event.target()];
     const Packet& packet = *link.head;
