@@ -168,6 +168,7 @@ double BlockTurns::beyond(const Lane& lane) const {
 }
 
 void BlockTurns::begin() {
+  if (unsent_ == 0) return;  // most calls have no blocks
   std::vector<double> needs;
   for (const Lane& lane : lanes_) needs.push_back(beyond(lane));
   order_.resize(lanes_.size());
