@@ -15,6 +15,9 @@ inline constexpr Picoseconds kPicosecondsPerNanosecond = 1000;
 inline constexpr Picoseconds kPicosecondsPerSecond = 1'000'000'000'000;
 inline constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
 
+// Longer than any run, and any time of a run with it added is still before kNever.
+inline constexpr Picoseconds kForever = kNever / 2;
+
 constexpr Picoseconds picoseconds(Nanoseconds time) {
   return time.value * kPicosecondsPerNanosecond;
 }
@@ -31,9 +34,8 @@ class TransmitTime {
   explicit TransmitTime(Bandwidth rate)
       : per_byte_(std::llround(8e12 / rate.bits_per_second * (1 << kFraction))) {}
   bool operator==(const TransmitTime&) const = default;
-  Picoseconds of(std::int64_t bytes) const {
-    return (bytes * per_byte_ + (1 << (kFraction - 1))) >> kFraction;
-  }
+  // At most kForever: a packet at 1 bit/s takes hours, but no number overflows.
+  Picoseconds of(std::int64_t bytes) const { return of_at_most(bytes, kForever); }
   // The same of any number of bytes, at most `most`.
   Picoseconds of_at_most(std::int64_t bytes, Picoseconds most) const {
     const Wide time = (Wide{bytes} * per_byte_ + (1 << (kFraction - 1))) >> kFraction;

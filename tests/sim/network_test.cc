@@ -87,6 +87,26 @@ TEST(Network, APacketTakesTransmissionAndLatencyOnEveryLink) {
   EXPECT_EQ(r.arrivals[0].at, 2 * (12 + 1) * kMicrosecond);
 }
 
+TEST(Network, APacketMayTakeHours) {
+  for (const std::int64_t bits_per_second : {1, 500, 1000, 1500}) {
+    Recorder r(star(2, {Bandwidth{static_cast<double>(bits_per_second)}, Nanoseconds{1000}}));
+    r.send(0, 1, 0);
+    r.send(0, 1, 1);
+    r.simulation.run();
+    ASSERT_EQ(r.arrivals.size(), 2U) << bits_per_second;
+    const Picoseconds once = 12'000 * kPicosecondsPerSecond / bits_per_second;
+    EXPECT_EQ(r.arrivals[0].at, 2 * (once + kMicrosecond)) << bits_per_second;
+    EXPECT_EQ(r.arrivals[1].at, 3 * once + 2 * kMicrosecond) << bits_per_second;
+  }
+}
+
+TEST(TransmitTime, OfMoreThanThereIsTimeForIsForEver) {
+  const TransmitTime slow{Bandwidth{1}};
+  EXPECT_EQ(slow.of(1 << 20), kForever);
+  EXPECT_EQ(slow.of(std::int64_t{1} << 62), kForever);
+  EXPECT_EQ(slow.of(1), 8 * kPicosecondsPerSecond);
+}
+
 TEST(Network, PacketsBackToBackArriveAtTheRateOfTheSlowestLink) {
   cluster::Cluster cluster = star(2, kGigabit);
   cluster.links[3].capacity = Bandwidth{0.5e9};  // switch -> h1
