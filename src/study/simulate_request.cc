@@ -28,7 +28,6 @@ namespace {
 
 constexpr double kUsualMayLose = 0.01;  // of kBounded
 constexpr double kMostMayLosePart = 0.5;
-constexpr sim::Picoseconds kDay = sim::Picoseconds{86'400} * 1'000'000'000'000;
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -124,7 +123,7 @@ void read_traffic(SimulateOptions& o, const SimulateRequest& raw) {
   };
   if (raw.fluid && std::ranges::any_of(o.job.groups, bounded))
     refuse("--workload {}: sums with bounded loss are packets, and --fluid has none", o.workload);
-  if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
+  if (o.job.groups.empty() && o.job.flows.empty() && raw.horizon.empty())
     refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
            o.workload);
 }
@@ -330,7 +329,7 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "fail", .letters = "", .member = &R::fail,
        .help = "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms; again for another", .group = kCalls},
       {.name = "horizon", .letters = "", .member = &R::horizon,
-       .help = "virtual time by which all must have ended (a day; workloads: none)", .group = kCalls},
+       .help = "virtual time by which all must have ended (a day)", .group = kCalls},
       {.name = "seed", .letters = "", .member = &R::seed, .help = "of all that is random", .group = kCalls},
 
       {.name = "transport", .letters = "", .member = &R::transport,
@@ -528,11 +527,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   for (const std::string& text : raw.fail) read_failure(text, o.cluster, o.changes);
   o.rest = sim::picoseconds(time("--rest", raw.rest));
   if (o.rest > 0 && raw.warmup == 0) refuse("--rest comes after warm-up calls: expected a --warmup above 0");
-  // What is cut off for good is sent again and again; a workload's background traffic goes on of itself.
-  if (!raw.horizon.empty())
-    o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
-  else if (raw.workload.empty())
-    o.horizon = kDay;
+  if (!raw.horizon.empty()) o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
   o.matrix = raw.flows.empty() ? raw.matrix : raw.flows;
   o.workload = raw.workload;
   read_traffic(o, raw);

@@ -14,6 +14,7 @@
 
 #include "cluster/cluster.h"
 #include "sim/ranks.h"
+#include "sim/time.h"
 #include "sim/workload.h"
 #include "study/field.h"
 #include "study/perf_options.h"
@@ -21,6 +22,9 @@
 #include "wire/aggregation.h"
 
 namespace talweg::study {
+
+// The horizon where none is given: what a failure has cut off for good is sent again and again.
+inline constexpr sim::Picoseconds kDay = 86'400 * sim::kPicosecondsPerSecond;
 
 // Texts are read by checked(); simulate_fields() says what each means.
 struct SimulateRequest {
@@ -56,7 +60,7 @@ struct SimulateOptions {
   sim::SimulationOptions simulation;
   sim::RanksOptions ranks;
   std::vector<sim::NetworkChange> changes;
-  sim::Picoseconds horizon = sim::kNever;
+  sim::Picoseconds horizon = kDay;
   sim::Picoseconds rest = 0;  // between warm-up and timed calls
 
   PerfOptions perf;                     // what to run, unless one of these:

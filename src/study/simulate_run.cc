@@ -141,7 +141,7 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   Watched run(options, watchers, options.workload);
   if (watchers.progress != nullptr) {
     watchers.progress->plan("the collectives of " + options.workload);
-    if (options.horizon != sim::kNever) watchers.progress->expect_end(options.horizon);
+    if (options.horizon != kDay) watchers.progress->expect_end(options.horizon);
   }
   sim::WorkloadOptions how;
   how.ranks = options.ranks;

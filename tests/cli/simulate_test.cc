@@ -575,6 +575,11 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
               HasSubstr("a.cm:3: there is no host 9"));
   const std::string big = written("b.cm", "Nodes 4\nConnections 1\n0->3 id 1 start 0 size 1000000000\n");
   EXPECT_THAT(about(with(star, {"--cm", big})), HasSubstr("the matrix is for 4 hosts, the network has 2"));
+  const std::string lost = written("lost.yaml",
+                                   "groups: [{name: t, ranks: all, steps: [{op: all_reduce, bytes: 4MiB}]}]\n"
+                                   "changes: [{at: 500us, fail: h1}]\n");
+  EXPECT_THAT(about({"simulate", "--topology", "star:hosts=4", "--workload", lost}),
+              HasSubstr("h1 failed at 500 us and was not repaired: group t had not ended"));
   EXPECT_THAT(about({"simulate", "--topology", "star:hosts=4", "--cm", big, "--horizon", "1ms"}),
               HasSubstr("1 of 1 flows had not ended: 1 (0->3)"));
   EXPECT_THAT(about({"perf", "all_reduce", "--sim", kUneven, "-z", "0"}), HasSubstr("--sim: -z must be 1"));
