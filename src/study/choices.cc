@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "base/fail.h"
 #include "base/units.h"
@@ -20,7 +22,7 @@ constexpr std::size_t kSmallest = 4 << 10;
 constexpr std::size_t kLargest = 64 << 20;
 constexpr std::size_t kStep = 4;
 
-// What a group takes, then the others, cheapest first.
+// What a group takes, if that is known, then the others, cheapest first.
 std::vector<Candidate> candidates_of(const Study& study, const StudyRow& row) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < study.planners.size(); ++i)
@@ -28,7 +30,8 @@ std::vector<Candidate> candidates_of(const Study& study, const StudyRow& row) {
       candidates.push_back({study.planners[i], *its.seconds, its.through, its.breakdown});
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   const auto taken = std::ranges::find(candidates, row.choice.taken, &Candidate::planner);
-  if (taken != candidates.end()) std::rotate(candidates.begin(), taken, taken + 1);
+  if (row.choice.missing.empty() && taken != candidates.end())
+    std::rotate(candidates.begin(), taken, taken + 1);
   return candidates;
 }
 
@@ -58,7 +61,8 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds,
   const Study study = study_plans(network, request, look);
   Choices result;
   for (const StudyRow& row : study.rows)
-    result.sizes.push_back({static_cast<std::size_t>(row.bytes), candidates_of(study, row)});
+    result.sizes.push_back(
+        {static_cast<std::size_t>(row.bytes), candidates_of(study, row), row.choice.missing.empty()});
   for (std::size_t i = 0; i < study.planners.size(); ++i) {
     const auto late = std::ranges::find_if(study.rows.rbegin(), study.rows.rend(),
                                            [&](const StudyRow& row) { return row.predictions[i].not_done; });
@@ -81,18 +85,26 @@ std::string to_text(Collective op, const Choices& choices, bool wide) {
                     {.title = "slower", .of = Quantity::number, .unit = {1, "x"}}};
   for (const Choice& choice : choices.sizes) {
     std::vector<text::Cell> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
-    for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i) {
-      const Candidate& candidate = choice.candidates[i];
-      cells.emplace_back(forest::plan_title(candidate.planner, candidate.through));
-      cells.emplace_back(candidate.seconds);
-      if (i == 0) cells.emplace_back(forest::name(candidate.breakdown.limit));
+    std::span<const Candidate> left = choice.candidates;
+    double taken = 0;
+    if (choice.known && !left.empty()) {
+      const Candidate& first = left.front();
+      taken = first.seconds;
+      cells.insert(cells.end(), {forest::plan_title(first.planner, first.through), first.seconds,
+                                 forest::name(first.breakdown.limit)});
+      left = left.subspan(1);
+    } else {
+      cells.insert(cells.end(), {"-", std::optional<double>(), "-"});
     }
-    if (choice.candidates.size() > 1 && choice.candidates[0].seconds > 0)
-      cells.emplace_back(choice.candidates[1].seconds / choice.candidates[0].seconds);
+    if (!left.empty()) {
+      cells.emplace_back(forest::plan_title(left.front().planner, left.front().through));
+      cells.emplace_back(left.front().seconds);
+      if (taken > 0) cells.emplace_back(left.front().seconds / taken);
+    }
     table.add(std::move(cells));
   }
   std::string text = table.text(wide);
-  if (!choices.sizes.empty() && !choices.sizes.back().candidates.empty()) {
+  if (!choices.sizes.empty() && choices.sizes.back().known && !choices.sizes.back().candidates.empty()) {
     const Choice& largest = choices.sizes.back();
     const Candidate& taken = largest.candidates.front();
     text += text::in_lines(limit_text(choice_size(op, largest), taken.planner, taken.breakdown), wide);
@@ -109,7 +121,9 @@ nlohmann::json to_json(Collective op, const std::string& network, int ranks, con
   document["why_not"] = choices.why_not;
   document["sizes"] = nlohmann::json::array();
   for (const Choice& choice : choices.sizes) {
-    nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};
+    nlohmann::json line = {
+        {"size_bytes", choice.bytes}, {"taken", nullptr}, {"candidates", nlohmann::json::array()}};
+    if (choice.known && !choice.candidates.empty()) line["taken"] = choice.candidates.front().planner;
     for (const auto& candidate : choice.candidates) {
       line["candidates"].push_back({{"algorithm", candidate.planner},
                                     {"predicted_us", candidate.seconds * 1e6},

@@ -25,6 +25,7 @@ struct Candidate {
 struct Choice {
   std::size_t bytes = 0;              // of the whole vector
   std::vector<Candidate> candidates;  // the one that is taken, then the others, cheapest first
+  bool known = true;                  // which one is taken; if not, all are others
 };
 
 struct Choices {
@@ -44,8 +45,8 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds,
                 const std::function<void(const StudyProgress&)>& look = {});
 
 // A table, one line a size: what is taken, its predicted time and what limits it, and the next best with its
-// time; then what limits the plan of the largest size, and what is left out. `wide`: whole names, however
-// wide.
+// time, or the best of those with a time, where what is taken is not known; then what limits the plan of the
+// largest size, and what is left out. `wide`: whole names, however wide.
 std::string to_text(Collective op, const Choices& choices, bool wide);
 
 // `network`: where it comes from.

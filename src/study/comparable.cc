@@ -116,7 +116,9 @@ void read_info_results(const Json& document, ResultFile& file) {
   file.about = fmt::format("{}, {}", measure.of, text::text_field(document, "network"));
   for (const Json& row : list_in(document, "sizes")) {
     measure.where = data_text(row, nullptr, "f32", "sum");
-    if (const Json& candidates = list_in(row, "candidates"); !candidates.empty())
+    // Earlier versions always had what is taken first.
+    if (const Json& candidates = list_in(row, "candidates");
+        !candidates.empty() && !(row.contains("taken") && row["taken"].is_null()))
       add_taken(measure, planner_in(candidates.front()), file);
     read_candidates(row, measure, file);
   }

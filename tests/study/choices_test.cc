@@ -67,6 +67,16 @@ TEST(Choices, TheTableNamesTheTakenWhatLimitsItAndTheNextBest) {
             "4 KiB, one_hop: latency limits: 2 hops\n");
 }
 
+TEST(Choices, WhatIsNotKnownToBeTakenIsNotSaidToBe) {
+  const Choices list = {{{4096, {{"ring", 4e-5}, {"chain", 8e-5}}, false}}, {"packed from 4 KiB down: late"}};
+  EXPECT_EQ(to_text(Collective::all_reduce, list, false),
+            "all_reduce  taken  predicted  limit  next best  predicted  slower\n"
+            "                         (s)                         (us)     (x)\n"
+            "4 KiB       -              -  -      ring            40.0\n"
+            "left out, and might be taken: packed from 4 KiB down: late\n");
+  EXPECT_TRUE(to_json(Collective::all_reduce, "", 2, list)["sizes"][0]["taken"].is_null());
+}
+
 TEST(Choices, JsonSaysOfEachCandidateWhatItsTimeIsMadeOfAndWhatLimitsIt) {
   const Choices list = {{{4096, {{"one_hop", 1e-5, {}, latency_limits()}}}}, {}};
   const auto candidate = to_json(Collective::all_reduce, "", 2, list)["sizes"][0]["candidates"][0];
@@ -126,6 +136,7 @@ TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {
   EXPECT_THAT(to_text(Collective::all_reduce, some, false),
               HasSubstr("left out, and might be taken: ring from"));
   EXPECT_EQ(to_json(Collective::all_reduce, "", 1000, some)["left_out"].size(), some.left_out.size());
+  for (const Choice& choice : some.sizes) EXPECT_FALSE(choice.known) << choice.bytes;
 }
 
 TEST(Choices, ANetworkThatIsTooLargeIsRefused) {
