@@ -173,7 +173,7 @@ class CostModel::Pricing {
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
       const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;
-      visit({Limiter::Part::link, i, links_[i].work * rate, 0},
+      visit({Limiter::Part::link, i, links_[i].work * rate, 0, slowdown},
             spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0), &links_[i]);
     }
     for (std::size_t i = 0; i < groups_.size(); ++i) {

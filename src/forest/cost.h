@@ -207,6 +207,7 @@ class CostModel {
     std::size_t index = 0;
     double bytes = 0;  // on the wire, or that a processor sends and receives
     double batches = 0;
+    double slowdown = 1;  // of a link, by how many senders meet there
   };
 
   // Seconds until a receiver has a core; 0 where each has its own.

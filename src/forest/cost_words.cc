@@ -58,8 +58,12 @@ std::string CostModel::words(const Breakdown& breakdown, const Limiter& limiter)
     const cluster::Link& link = cluster_.links[limiter.index];
     const int alike = routes_.followers(static_cast<int>(limiter.index));
     const std::string called = link_name(cluster_, link);
-    return carries(alike > 1 ? fmt::format("each of {} links such as {}", alike, called) : called,
-                   link.capacity);
+    const std::string text = carries(
+        alike > 1 ? fmt::format("each of {} links such as {}", alike, called) : called, link.capacity);
+    return limiter.slowdown <= 1
+               ? text
+               : fmt::format("{}, and takes {:.0f} % longer for it, as so many send there at once", text,
+                             100 * (limiter.slowdown - 1));
   }
   if (links && limiter.part == Part::group)
     return carries(cluster_.groups[limiter.index].name, cluster_.groups[limiter.index].capacity);

@@ -356,6 +356,16 @@ TEST(Breakdown, SaysWhichLinkLimitsAndWhatItCarries) {
   EXPECT_GT(found.links, 0.99 * found.seconds());
 }
 
+TEST(Breakdown, SaysThatALinkTakesLongerForHowManySendThere) {
+  const auto reason = [](int ranks) {
+    const auto cluster = gigabit_star(ranks);
+    const Request request = make_request(Collective::all_reduce, ranks, kLong, false, 0, 1);
+    return CostModel(cluster).breakdown(find_planner("star").plan(request, cluster)).reason;
+  };
+  EXPECT_THAT(reason(4), testing::EndsWith("in this time"));
+  EXPECT_THAT(reason(8), testing::EndsWith(", and takes 8 % longer for it, as so many send there at once"));
+}
+
 TEST(Breakdown, SaysWhichSharedCapacityLimits) {
   auto cluster = gigabit_star(4);
   cluster.groups.push_back({"card1", {2e8}, {2, 3}});
