@@ -186,11 +186,11 @@ std::string by_priority(std::uint64_t all, const std::array<std::uint64_t, sim::
   return fmt::format("{} ({})", all, text);
 }
 
-std::string report_text(const sim::RunReport& r) {
+std::string report_text(const sim::RunReport& r, bool wide) {
   const sim::NetworkSummary& n = r.network;
   std::string text;
   const auto add = [&](const char* what, const std::string& value) {
-    text += fmt::format("# {:<21}: {}\n", what, printable(value));
+    text += commented_lines(fmt::format("{:<21}: {}", what, value), wide);
   };
   add("Busiest link", n.busiest_link.empty()
                           ? "-"
@@ -284,7 +284,7 @@ std::string simulate_body(const SimulateOptions& options, const SimulateResult& 
     else
       text += fmt::format("# background {}: {} packets sent, {} arrived\n", b, o.sent, o.arrived);
   }
-  return text + report_text(result.report);
+  return text + report_text(result.report, is_wide(options));
 }
 
 nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResult& result) {

@@ -255,7 +255,9 @@ std::string Columns::line(const std::vector<std::string>& cells) const {
     const Column& column = columns_[i];
     const std::string cell = printable(cells[i]);
     const std::string missing = blanks(std::abs(column.width) - width_of(cell));
-    text += blanks(column.gap) + (column.width < 0 ? cell + missing : missing + cell);
+    const std::string before = blanks(column.gap) + (column.width < 0 ? "" : missing);
+    if (before.empty() && !text.empty() && text.back() != ' ') text += ' ';
+    text += before + cell + (column.width < 0 ? missing : "");
   }
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";

@@ -97,7 +97,7 @@ class Columns {
 
   std::string head() const;
   // One line of cells, with its end. There may be fewer than columns. No blanks stand in front of the line's
-  // end.
+  // end, and at least one between cells that are too wide.
   std::string line(const std::vector<std::string>& cells) const;
 
  private:

@@ -23,6 +23,7 @@ TEST(Columns, CellsStandUnderTheirTitles) {
   EXPECT_EQ(columns.line({"64 KiB", "star"}), "64 KiB  star\n");  // nothing stands in front of the end
   EXPECT_EQ(columns.line({"1234567", "x", "2"}),
             "1234567  x           2\n");  // what is too wide moves the rest
+  EXPECT_EQ((Columns{{"a", 3}, {"b", 3}, {"c", 3}}.line({"1234", "567", "89"})), "1234 567 89\n");
 }
 
 TEST(Columns, WhatHasMostToDropGoesFirstAndOfSeveralTheLast) {
