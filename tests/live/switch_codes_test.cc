@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <mutex>
 
 #include "base/random.h"
 #include "protocol/aggregation/coded_blocks.h"
@@ -19,11 +20,17 @@ float drawn_value(std::uint16_t worker, std::uint32_t sum, std::size_t i) {
   return static_cast<float>(Random(worker * 1000 + sum, i).uniform() * 2 - 1);
 }
 
-// A tenth of all messages does not leave.
+// A tenth of all messages does not leave, of whichever of a switch's threads.
 UdpSender::SendCall losing(std::uint64_t seed) {
-  return [random = std::make_shared<Random>(seed)](int fd, mmsghdr* messages, unsigned n) {
+  struct Draws {
+    explicit Draws(std::uint64_t seed) : random(seed) {}
+    std::mutex mutex;
+    Random random;
+  };
+  return [draws = std::make_shared<Draws>(seed)](int fd, mmsghdr* messages, unsigned n) {
+    const std::scoped_lock lock(draws->mutex);
     for (unsigned i = 0; i < n; ++i)
-      if (random->uniform() >= 0.1) ::sendmsg(fd, &messages[i].msg_hdr, MSG_DONTWAIT);
+      if (draws->random.uniform() >= 0.1) ::sendmsg(fd, &messages[i].msg_hdr, MSG_DONTWAIT);
     return static_cast<int>(n);
   };
 }
