@@ -10,6 +10,7 @@
 #include <ctime>
 #include <future>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -17,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/at.h"
 #include "forest/block_turns.h"
 #include "forest/random_networks.h"
 #include "forest/requests.h"
 #include "protocol/forest/local_plan.h"
+#include "protocol/operation.h"
 #include "steer/adaptation.h"
 #include "steer/plan_cache.h"
 #include "talweg/error.h"
@@ -275,14 +278,15 @@ TEST(PlanCache, BlocksOfAScatterTakeTurnsAnewWhereTheNetworkIsAnother) {
   EXPECT_EQ(lanes(), forest::lanes_of(scatter, slow));
   EXPECT_EQ(lanes().lanes.size(), 3u);
   EXPECT_EQ(source.find(scatter), source.find(scatter));
-  EXPECT_EQ(source.find(exchange), exchanged);
-  EXPECT_EQ(other.find(scatter), received) << "which turns there are is nothing to who receives";
+  EXPECT_NE(source.find(exchange), exchanged) << "none outlives the network that it was made for";
+  EXPECT_NE(other.find(scatter), received);
   chooser.change_to(forest::gigabit_star(4));
   EXPECT_EQ(lanes().lanes.size(), 2u);
 }
 
-// A link of less than 3 us between two workers counts as memory, for which chunks are shorter.
-TEST(PlanCache, WhoReceivesAScatterExpectsTheChunksThatItsSourceSendsOnANetworkMeasuredAnew) {
+// A link of less than 3 us between two workers counts as memory, for which chunks are shorter. A rank that
+// sends or gets one block knows no other's length, so that a call may be new to the root alone.
+TEST(PlanCache, BothEndsOfABlockExpectTheSameChunksOnANetworkMeasuredAnew) {
   const auto mesh = [](const std::string& latency) {
     std::string text =
         "nodes: [{name: a, kind: worker}, {name: b, kind: worker}, {name: c, kind: worker}]\nlinks:\n";
@@ -290,20 +294,34 @@ TEST(PlanCache, WhoReceivesAScatterExpectsTheChunksThatItsSourceSendsOnANetworkM
       text += fmt::format("  - {{between: [{}], capacity: 200Mbit/s, latency: {}}}\n", ends, latency);
     return cluster::parse_cluster(text, "mesh");
   };
-  PlanChooser chooser(mesh("1us"), "", nullptr);
-  PlanCache source(0, chooser), other(1, chooser);
-  const forest::Request scatter = forest::make_request(Collective::scatter, 3, 300'000);
-  const auto chunks = [](const forest::Forest& forest) {
-    std::vector<std::int64_t> found;
-    for (const forest::Tree& tree : forest.trees) found.push_back(tree.chunk);
-    return found;
-  };
-  const auto before = chunks(*source.find(scatter)->forest);
-  EXPECT_EQ(chunks(*other.find(scatter)->forest), before);
-  chooser.change_to(mesh("50us"));
-  EXPECT_NE(chunks(*chooser.first(scatter).forest), before) << "planned afresh they would be others";
-  EXPECT_EQ(chunks(*source.find(scatter)->forest), before);
-  EXPECT_EQ(chunks(*other.find(scatter)->forest), before);
+  for (const Collective op : {Collective::scatter, Collective::gather}) {
+    std::vector<std::unique_ptr<PlanChooser>> choosers;
+    std::vector<std::unique_ptr<PlanCache>> caches;
+    for (int rank = 0; rank < 2; ++rank) {
+      choosers.push_back(std::make_unique<PlanChooser>(mesh("1us"), "", nullptr));
+      caches.push_back(std::make_unique<PlanCache>(rank, *choosers.back()));
+    }
+    // In how long chunks a rank thinks that the block between ranks 0 and 1 goes.
+    const auto chunk = [&](int rank, std::vector<std::size_t> counts) -> std::int64_t {
+      Call call;
+      call.op = op;
+      call.counts = std::move(counts);
+      const auto plan = caches[at(rank)]->find(protocol::request_of(call, rank, 3));
+      for (const forest::Tree& tree : plan->forest->trees)
+        if ((op == Collective::scatter ? tree.receivers : tree.contributors) ==
+            std::vector<forest::NodeId>{1})
+          return tree.chunk;
+      return -1;
+    };
+    const std::vector<std::size_t> even{300'000, 300'000, 300'000}, uneven{300'000, 300'000, 200'000};
+    const std::int64_t before = chunk(0, even);
+    EXPECT_GT(before, 0) << name(op);
+    EXPECT_EQ(chunk(1, even), before) << name(op);
+    for (const auto& chooser : choosers) chooser->change_to(mesh("50us"));
+    EXPECT_NE(chunk(0, uneven), before) << name(op) << ": these are others on the new network";
+    EXPECT_EQ(chunk(1, uneven), chunk(0, uneven)) << name(op);
+    EXPECT_EQ(chunk(1, even), chunk(0, even)) << name(op);
+  }
 }
 
 }  // namespace
