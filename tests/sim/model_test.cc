@@ -221,7 +221,7 @@ TEST(ModelLong, AcknowledgementsFillSlowLinksThatLeadBack) {
 
 // Collectives of which all ranks wait for each other first, or that go block by block.
 TEST(Model, PredictsOtherCollectivesOnNetworksThatWereDrawn) {
-  constexpr double kWorstOfOthers = 0.3;  // kWorst is wanted
+  constexpr double kWorstOfOthers = 0.4;  // kWorst is wanted; acknowledgements wait in a leaf-spine's queues
   for (const Collective op :
        {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast, Collective::reduce,
         Collective::all_to_all, Collective::gather, Collective::scatter}) {
