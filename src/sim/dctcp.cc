@@ -87,7 +87,6 @@ void Dctcp::on_acknowledgement(Packet* packet, Picoseconds now) {
   network_.packets().give_back(packet);
   s.answered = now;
 
-  const bool limited = s.in_flight + options_.payload_bytes > w.bytes;
   const bool trimmed = (flags & kTrimmed) != 0;
   std::int64_t bytes = 0;
   const bool known = echo >= s.first;
@@ -110,7 +109,7 @@ void Dctcp::on_acknowledgement(Packet* packet, Picoseconds now) {
   if (marked && s.first >= w.recover)
     cut(s, w, w.bytes - ((w.bytes * w.alpha) >> 21));
   else if (bytes > 0)
-    grow(w, bytes, limited);
+    grow(w, bytes);
   if (known && trimmed && s.segment(echo).state != State::acknowledged &&
       s.segment(echo).state != State::lost && s.segment(echo).sent == sent)
     lose(s, echo);
@@ -136,8 +135,18 @@ void Dctcp::cut(const Sender& s, Window& w, std::int64_t window) const {
   w.recover = s.next;
 }
 
-void Dctcp::grow(Window& w, std::int64_t bytes, bool limited) const {
-  if (!limited) return;
+// Something has been sent.
+void Dctcp::use(const Sender& s, Window& w) {
+  if (s.first >= w.use_end) {
+    w.use_end = s.next;
+    w.full = false;
+    w.most = 0;
+  }
+  w.most = std::max(w.most, s.in_flight);
+}
+
+void Dctcp::grow(Window& w, std::int64_t bytes) const {
+  if (!w.full && !(w.bytes < w.threshold && w.bytes < 2 * w.most)) return;
   if (w.bytes < w.threshold) {
     w.bytes += bytes;
   } else {
@@ -204,7 +213,10 @@ bool Dctcp::send_one(FlowId flow, Picoseconds now) {
   }
   if (s.unsent == 0) return false;
   const std::int64_t bytes = std::min<std::int64_t>(s.unsent, options_.payload_bytes);
-  if (s.in_flight > 0 && s.in_flight + bytes > w.bytes) return false;
+  if (s.in_flight > 0 && s.in_flight + bytes > w.bytes) {
+    w.full = true;
+    return false;
+  }
   if (!clear_to_send(flow, now)) return false;
   transmit(flow, cut_segment(flow), now);
   return true;
@@ -218,6 +230,7 @@ void Dctcp::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
   if (windows_[flow].bytes < std::int64_t{options_.ack_every} * options_.payload_bytes)
     senders_[flow].segment(number).pushed = true;
   Packet* packet = packet_of(flow, number, now);
+  use(senders_[flow], windows_[flow]);
   if (demotes_) [[unlikely]]
     demote(flow, *packet);
   network_.send(flows_[flow].from, packet, now);

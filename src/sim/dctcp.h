@@ -2,8 +2,10 @@
 //
 // Window (RFC 8257). It doubles every round trip until the first mark or loss, then grows by a segment per
 // round trip. Once a window has passed, alpha moves by 1/16 toward the share of its bytes that were marked;
-// a window with marks is cut by alpha / 2, once. A loss halves it, once per window. All in integers, so that
-// a run does not depend on a compiler's floating point.
+// a window with marks is cut by alpha / 2, once. A loss halves it, once per window. One that is not used does
+// not grow: it has to have held something back since a window ago, or, while it doubles, half of it to have
+// been on its way (RFC 7661, as Linux has it). What waits for its host's turn uses none, whoever fills the
+// host's link. All in integers, so that a run does not depend on a compiler's floating point.
 //
 // Loss recovery. A segment is lost when one three numbers above it has been acknowledged that was sent after
 // it (with `spray` a round trip after it: other paths may be that much quicker); or when its trimmed header
@@ -71,6 +73,9 @@ class Dctcp final : public Transport {
     std::uint32_t scan = 0;               // those before have been looked at for losses
     std::uint32_t window_end = 0;         // alpha is renewed when `first` gets there
     std::uint32_t recover = 0;            // no second cut before `first` gets there
+    std::uint32_t use_end = 0;            // `most` and `full` begin anew when `first` gets there
+    bool full = false;                    // since then it has held something back
+    std::int64_t most = 0;                // bytes on their way since then
     RingQueue<std::uint32_t> sent_again;  // in the order of sending
   };
   struct Pace {
@@ -104,7 +109,8 @@ class Dctcp final : public Transport {
   void on_acknowledgement(Packet* packet, Picoseconds now);
   void find_losses(Sender& s, Window& w);
   void cut(const Sender& s, Window& w, std::int64_t window) const;
-  void grow(Window& w, std::int64_t bytes, bool limited) const;
+  void grow(Window& w, std::int64_t bytes) const;
+  static void use(const Sender& s, Window& w);
   static void renew_alpha(const Sender& s, Window& w);
   void set_timer(FlowId flow, Picoseconds now);
 

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -53,6 +55,28 @@ TEST(Dctcp, ALoneFlowFillsAFastLinkWhereMarksGoByDelay) {
   const double begun = lasts(100'000'000), line_rate = 200e6 * 8 / 100e9 * 1514 / 1448;
   EXPECT_NEAR(lasts(300'000'000) - begun, line_rate, 0.001 * line_rate);
   EXPECT_LT(begun, line_rate / 2 + 1e-3);
+}
+
+// Ten packets at first, twice as many each round trip, then the link's rate.
+TEST(Dctcp, AWindowDoublesUntilItFillsTheWayWhetherHostsTakeTurnsOrNot) {
+  struct Way {
+    double rate;
+    std::int64_t latency_ns;  // of either link
+  };
+  for (const Way way : {Way{1e9, 1'000'000}, Way{25e9, 100'000}, Way{10e9, 25'000}, Way{40e9, 7'000}})
+    for (const bool turns : {false, true}) {
+      SimulationOptions o;
+      o.transport.turns = turns;
+      o.network.host_queue.limit_bytes = o.network.switch_queue.limit_bytes = 0;
+      Simulation s(star(2, {Bandwidth{way.rate}, Nanoseconds{way.latency_ns}}), o);
+      const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 16'000'000), kNever);
+      const double round_trip = 4e-9 * static_cast<double>(way.latency_ns);
+      const double line_rate = 16e6 * 8 / way.rate * 1514 / 1448;
+      const double doublings = std::log2(std::max(2.0, way.rate * round_trip / 8 / 14'480));
+      const double took = seconds(flows[0].ended);
+      EXPECT_GT(took, line_rate + (doublings - 1) * round_trip) << way.rate << " " << turns;
+      EXPECT_LT(took, 1.01 * line_rate + (doublings + 2) * round_trip) << way.rate << " " << turns;
+    }
 }
 
 TEST(Dctcp, TwoFlowsFillAFastLinkWhereMarksGoByDelay) {
