@@ -96,8 +96,8 @@ SimulationOptions as_hosts_have_it() {
   return options;
 }
 
-// Seconds of a call among hosts that cost what the model charges for them, calls back to back, until the
-// last rank has ended.
+// Seconds of one call that all ranks begin together, among hosts that cost what the model charges for them,
+// until the last rank has ended.
 double as_hosts_take(const forest::CostModel& model, const std::shared_ptr<const forest::Forest>& forest,
                      std::int64_t bytes) {
   constexpr std::int64_t kLong = 16 << 20;  // a first call of so much begins as later ones do, but for little
@@ -106,8 +106,8 @@ double as_hosts_take(const forest::CostModel& model, const std::shared_ptr<const
   hosts.carry_payloads = false;
   hosts.costs = costs_of(model.parameters());
   Ranks ranks(simulation, hosts);
-  // All begin the timed calls together: else ranks that end early would have begun them before others.
-  const Calls calls = bytes < kLong ? Calls{1, 2, 1000 * kMicrosecond} : Calls{0, 1};
+  // After a rest: else ranks that end early would have begun it before others.
+  const Calls calls = bytes < kLong ? Calls{1, 1, 1000 * kMicrosecond} : Calls{0, 1};
   const CallTimes times = run_calls(simulation, ranks, forest, DataType::f32, calls, kNever);
   std::vector<double> took(times.of_rank[0].size());
   for (const auto& call : times.of_rank)
@@ -221,7 +221,7 @@ TEST(ModelLong, AcknowledgementsFillSlowLinksThatLeadBack) {
 
 // Collectives of which all ranks wait for each other first, or that go block by block.
 TEST(Model, PredictsOtherCollectivesOnNetworksThatWereDrawn) {
-  constexpr double kWorstOfOthers = 0.4;  // kWorst is wanted; acknowledgements wait in a leaf-spine's queues
+  constexpr double kWorstOfOthers = 0.45;  // kWorst is wanted; acknowledgements wait in a leaf-spine's queues
   for (const Collective op :
        {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast, Collective::reduce,
         Collective::all_to_all, Collective::gather, Collective::scatter}) {
