@@ -248,6 +248,26 @@ TEST(BlockTurns, OneGoesThatNeedsHalfOfTheTimeThatIsLeftThoughLinksAreFull) {
   EXPECT_THAT(ranks_next(others), ElementsAre(1, 2, 3, 4, 5)) << "no other needs half";
 }
 
+TEST(BlockTurns, OneGoesOnceHalfOfTheTimeThatIsLeftIsItsOwnThoughLinksAreFull) {
+  const BlockLanes lanes = lanes_in(star_with(4, {{1, 0.8}, {2, 0.8}, {3, 0.8}}));
+  BlockTurns turns;
+  turns.reset(lanes, kAheadBytes);
+  for (int i = 0; i < 8; ++i)
+    for (const NodeId rank : {1, 2}) turns.add(rank, kLargeBlock);
+  for (int i = 0; i < 3; ++i) turns.add(3, kLargeBlock);
+  turns.begin();
+  std::vector<std::size_t> on_way;
+  std::size_t arrived = 0;
+  // Three blocks of rank 3 take 3.75 of its link's times; all take as many as there are.
+  for (;; ++arrived) {
+    while (const auto block = turns.next()) on_way.push_back(*block);
+    if (on_way.back() >= 16) break;
+    ASSERT_LT(arrived, 16u);
+    turns.arrived(on_way[arrived]);
+  }
+  EXPECT_EQ(arrived, 12u) << "seven are left, and three of them are its own";
+}
+
 TEST(BlockTurns, WhoFillsTheLinkUsesWhatOthersLeaveHoweverMuchItHas) {
   // Ranks 1 to 8 at the source's rate take 8; each of the others takes 5.3.
   BlockTurns turns = turns_of(lanes_in(star_with(13, {{9, 0.19}, {10, 0.19}, {11, 0.19}, {12, 0.19}})),
