@@ -124,6 +124,12 @@ std::optional<AggregationFormat> format_of_floats(std::string_view text) {
   return std::nullopt;
 }
 
+std::uint16_t number_of_result(std::span<const std::byte> payload) {
+  AggregationHeadLayout head{};
+  if (payload.size() >= sizeof head) std::memcpy(&head, payload.data(), sizeof head);
+  return head.number;
+}
+
 const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
                    AggregationMessage& message) {
   if (header.type < kAggregationTypes || header.type >= kAggregationTypeEnd ||

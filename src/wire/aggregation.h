@@ -45,8 +45,10 @@ enum class AggregationType : std::uint8_t {
   query,    // of a worker: "has this round ended?" A negative acknowledgement: it misses the results
   missing,  // of a switch: it misses contributions to these rounds; and the workers that it misses them of
   refusal,  // of a switch: it does not take this part
-  gap,  // datagrams that have not come, by their numbers: of a switch as many as there are, of a worker one
-        // at a time, as each is answered by a datagram. Without entries
+  gap,    // datagrams that have not come, by their numbers: of a switch as many as there are, of a worker one
+          // at a time, as each is answered by a datagram. Without entries
+  probe,  // of a switch, to a multicast group: whether datagrams as long as this one come by it. No message:
+          // its payload means nothing, and is as long as the largest result
 };
 inline constexpr std::uint8_t kAggregationTypeEnd = static_cast<std::uint8_t>(AggregationType::gap) + 1;
 
@@ -181,6 +183,9 @@ struct AggregationMessage {
 // payload. Not for refusals.
 [[nodiscard]] const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
                                  AggregationMessage& message);
+
+// A result's number, of its payload alone; 0: it is too short to be one.
+std::uint16_t number_of_result(std::span<const std::byte> payload);
 
 // For the entries of a message that was decoded, and for nothing else.
 AggregationEntry entry_at(std::span<const std::byte> body);

@@ -21,6 +21,8 @@ constexpr std::uint64_t kMost16 = 0xffff;
 constexpr std::uint64_t kMost32 = 0xffffffff;
 // Of a SwitchJoin.
 constexpr std::uint64_t kOrdered = 1, kTolerant = 2, kEncrypted = 4;
+// Where a switch says its slots, a worker says this. Whatever else stands there is for later versions.
+constexpr std::uint64_t kByGroup = 1;
 
 struct Decoder {
   ByteReader in;
@@ -45,7 +47,9 @@ struct Decoder {
     m.racks = u16();
     m.all = u16();
     m.threads = u16();
-    m.slots = u16();
+    const std::uint16_t slots = u16();
+    m.slots = m.is_rack() ? slots : std::uint16_t{0};
+    m.by_group = !m.is_rack() && (slots & kByGroup) != 0;
     if (!is_job_name(m.job)) throw Error(ErrorCode::corrupted, "a name that no job has");
   }
   void read(SwitchLeave& m) { m.sums = u32(); }
@@ -92,6 +96,10 @@ struct Decoder {
     m.code = static_cast<ErrorCode>(upto(static_cast<std::uint64_t>(ErrorCode::corrupted)));
     m.why = in.text(kMaxGiveUp);
   }
+  void read(SwitchGroup& m) { m.at = in.text(kMaxGroupAddress); }
+  void read(SwitchHears& m) {
+    m.what = static_cast<GroupWord>(upto(static_cast<std::uint64_t>(GroupWord::lost)));
+  }
 };
 
 template <std::size_t I = 0>
@@ -115,58 +123,60 @@ bool is_job_name(const std::string& name) {
 std::string encode(const SwitchMessage& message) {
   ByteWriter out;
   out.number(message.index());
-  std::visit(Overloaded{[&](const SwitchJoin& m) {
-                          out.text(m.job);
-                          const std::uint64_t flags = (m.ordered ? kOrdered : 0) |
-                                                      (m.tolerant ? kTolerant : 0) |
-                                                      (m.encrypted ? kEncrypted : 0);
-                          for (const std::uint64_t n :
-                               {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block},
-                                flags, std::uint64_t{m.payload}, std::uint64_t{m.window},
-                                std::uint64_t{m.rack}, std::uint64_t{m.racks}, std::uint64_t{m.all},
-                                std::uint64_t{m.threads}, std::uint64_t{m.slots}})
-                            out.number(n);
-                        },
-                        [&](const SwitchLeave& m) { out.number(m.sums); },
-                        [&](const SwitchSum& m) {
-                          out.number(m.sum);
-                          out.number(m.count);
-                          out.number(m.format);
-                          out.number(m.sparse ? 1 : 0);
-                        },
-                        [&](const SwitchOrder& m) { out.number(static_cast<std::uint64_t>(m.what)); },
-                        [&](const SwitchWaiting& m) {
-                          const std::size_t named = std::min(m.workers.size(), kMaxNamedWorkers);
-                          out.number(m.missing);
-                          out.number(named);
-                          for (std::size_t i = 0; i < named; ++i) out.number(m.workers[i]);
-                          out.number(m.racks ? 1 : 0);
-                        },
-                        [&](const SwitchOpened& m) {
-                          for (const std::uint64_t n :
-                               {std::uint64_t{m.job}, std::uint64_t{m.epoch}, std::uint64_t{m.port},
-                                std::uint64_t{m.threads}, std::uint64_t{m.slots}, std::uint64_t{m.columns},
-                                std::uint64_t{m.block}, static_cast<std::uint64_t>(m.protection),
-                                static_cast<std::uint64_t>(m.cipher)})
-                            out.number(n);
-                          for (const std::byte b : m.secret) out.number(std::to_integer<std::uint64_t>(b));
-                          out.number(m.life);
-                        },
-                        [&](const SwitchLeft& m) {
-                          out.number(m.worker);
-                          out.number(m.sums);
-                          out.number(m.rack ? 1 : 0);
-                        },
-                        [&](const SwitchRefused& m) {
-                          out.number(static_cast<std::uint64_t>(m.code));
-                          out.text(m.reason.substr(0, kMaxSwitchReason));
-                        },
-                        [&](const SwitchText& m) { out.text(m.text.substr(0, kMaxSwitchText)); },
-                        [&](const SwitchGiveUp& m) {
-                          out.number(static_cast<std::uint64_t>(m.code));
-                          out.text(m.why.substr(0, kMaxGiveUp));
-                        }},
-             message);
+  std::visit(
+      Overloaded{[&](const SwitchJoin& m) {
+                   out.text(m.job);
+                   const std::uint64_t flags = (m.ordered ? kOrdered : 0) | (m.tolerant ? kTolerant : 0) |
+                                               (m.encrypted ? kEncrypted : 0);
+                   for (const std::uint64_t n :
+                        {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block}, flags,
+                         std::uint64_t{m.payload}, std::uint64_t{m.window}, std::uint64_t{m.rack},
+                         std::uint64_t{m.racks}, std::uint64_t{m.all}, std::uint64_t{m.threads},
+                         m.is_rack() ? m.slots : std::uint64_t{m.by_group ? kByGroup : 0}})
+                     out.number(n);
+                 },
+                 [&](const SwitchLeave& m) { out.number(m.sums); },
+                 [&](const SwitchSum& m) {
+                   out.number(m.sum);
+                   out.number(m.count);
+                   out.number(m.format);
+                   out.number(m.sparse ? 1 : 0);
+                 },
+                 [&](const SwitchOrder& m) { out.number(static_cast<std::uint64_t>(m.what)); },
+                 [&](const SwitchWaiting& m) {
+                   const std::size_t named = std::min(m.workers.size(), kMaxNamedWorkers);
+                   out.number(m.missing);
+                   out.number(named);
+                   for (std::size_t i = 0; i < named; ++i) out.number(m.workers[i]);
+                   out.number(m.racks ? 1 : 0);
+                 },
+                 [&](const SwitchOpened& m) {
+                   for (const std::uint64_t n :
+                        {std::uint64_t{m.job}, std::uint64_t{m.epoch}, std::uint64_t{m.port},
+                         std::uint64_t{m.threads}, std::uint64_t{m.slots}, std::uint64_t{m.columns},
+                         std::uint64_t{m.block}, static_cast<std::uint64_t>(m.protection),
+                         static_cast<std::uint64_t>(m.cipher)})
+                     out.number(n);
+                   for (const std::byte b : m.secret) out.number(std::to_integer<std::uint64_t>(b));
+                   out.number(m.life);
+                 },
+                 [&](const SwitchLeft& m) {
+                   out.number(m.worker);
+                   out.number(m.sums);
+                   out.number(m.rack ? 1 : 0);
+                 },
+                 [&](const SwitchRefused& m) {
+                   out.number(static_cast<std::uint64_t>(m.code));
+                   out.text(m.reason.substr(0, kMaxSwitchReason));
+                 },
+                 [&](const SwitchText& m) { out.text(m.text.substr(0, kMaxSwitchText)); },
+                 [&](const SwitchGiveUp& m) {
+                   out.number(static_cast<std::uint64_t>(m.code));
+                   out.text(m.why.substr(0, kMaxGiveUp));
+                 },
+                 [&](const SwitchGroup& m) { out.text(m.at.substr(0, kMaxGroupAddress)); },
+                 [&](const SwitchHears& m) { out.number(static_cast<std::uint64_t>(m.what)); }},
+      message);
   const std::vector<std::byte> bytes = out.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

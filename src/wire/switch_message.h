@@ -3,6 +3,9 @@
 //
 //   worker: SwitchJoin ->                  <- SwitchWaiting, each time that it waits for others
 //                                          <- SwitchOpened: the sums begin, in datagrams (aggregation.h)
+//                                          <- SwitchGroup, to workers that have asked for it: where results
+//                                             for all may come by multicast
+//           SwitchHears, what has become of that ->
 //           SwitchSum, when sums change, of one that is slow, and now and then ->
 //                                          <- SwitchLeft: somebody has had enough
 //           SwitchLeave, or SwitchGiveUp ->
@@ -58,6 +61,9 @@ struct SwitchJoin {
   // has it.
   bool tolerant = false;
   bool encrypted = false;  // nobody else can read its datagrams; else as `tolerant`
+  // Of a worker: it takes results from a multicast group, too. Said in place of `slots`, of which a worker
+  // has none: a switch that does not know it does not look there.
+  bool by_group = false;
   bool is_rack() const { return threads != 0; }
   std::uint16_t in_all() const { return all == 0 ? workers : all; }
   bool operator==(const SwitchJoin&) const = default;
@@ -106,6 +112,22 @@ struct SwitchOpened {
   std::uint32_t life = 0;  // the same number for all of the job's workers, at whichever switch they are
   bool operator==(const SwitchOpened&) const = default;
 };
+// A multicast group and its port, by which results for all of the job's workers may come.
+inline constexpr std::size_t kMaxGroupAddress = 64;
+struct SwitchGroup {
+  std::string at;  // "239.1.2.3:61000"
+  bool operator==(const SwitchGroup&) const = default;
+};
+// What a worker says of it.
+enum class GroupWord : std::uint8_t {
+  joined,  // its host has been told to
+  heard,   // a probe has come by it
+  lost,    // it cannot be joined, or too much of what is sent to it does not come
+};
+struct SwitchHears {
+  GroupWord what = GroupWord::joined;
+  bool operator==(const SwitchHears&) const = default;
+};
 struct SwitchLeft {
   std::uint16_t worker = 0;
   std::uint32_t sums = 0;
@@ -122,8 +144,9 @@ struct SwitchText {
   bool operator==(const SwitchText&) const = default;
 };
 
-using SwitchMessage = std::variant<SwitchJoin, SwitchLeave, SwitchSum, SwitchOrder, SwitchWaiting,
-                                   SwitchOpened, SwitchLeft, SwitchRefused, SwitchText, SwitchGiveUp>;
+using SwitchMessage =
+    std::variant<SwitchJoin, SwitchLeave, SwitchSum, SwitchOrder, SwitchWaiting, SwitchOpened, SwitchLeft,
+                 SwitchRefused, SwitchText, SwitchGiveUp, SwitchGroup, SwitchHears>;
 
 // Texts that are too long are cut.
 std::string encode(const SwitchMessage& message);

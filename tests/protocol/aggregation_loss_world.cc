@@ -7,6 +7,10 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
+
+#include "protocol/aggregation/result_tally.h"
+#include "wire/replay_window.h"
 
 namespace talweg::protocol {
 
@@ -38,6 +42,9 @@ struct AggregationLossWorld::Member : DatagramSink {
   bool running = false;
   std::int64_t armed_ns = kNoTime;
   std::int64_t stopped_until_ns = 0;
+  wire::ReplayWindow of_all;
+  ResultTally tally;
+  bool heard = false, lost = false;  // what it has said of the group
 };
 
 AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
@@ -67,7 +74,7 @@ AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
 }
 
 AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options)
-    : options_(options), random_(options.seed), box_({64 << 20, 8, 1e11}) {
+    : options_(options), random_(options.seed), box_({64 << 20, 8, 1e11}), group_(options.workers) {
   JobTerms terms;
   terms.job = terms.epoch = 1;
   terms.self = 900;
@@ -82,7 +89,7 @@ AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options
   terms.burst_bytes = 1e10;
   terms.result_bytes_per_second = options.result_rate;
   if (const auto refused = box_.open(terms)) problem(refused->text);
-  bursts_.assign(std::size_t{2} * options.workers, 0);
+  bursts_.assign(std::size_t{2} * options.workers + 1, 0);  // the last is what all have in common
   for (std::uint16_t w = 0; w < options.workers; ++w) {
     const WorkerTerms own{1,
                           1,
@@ -97,6 +104,10 @@ AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options
     members_.back()->residual.assign(options.count, 0);
   }
   box_armed_ns_ = kNoTime;
+  for (const auto& member : members_)
+    if (options.multicast && (member->number != 1 || options.deaf_from > 0))
+      after(static_cast<std::int64_t>(random_.below(100'000)),
+            [this, m = member.get()] { say(*m, wire::GroupWord::joined); });
 }
 
 AggregationLossWorld::~AggregationLossWorld() = default;
@@ -179,26 +190,85 @@ void AggregationLossWorld::perform(std::span<const SwitchAction> actions) {
     const std::vector<std::byte> bytes(action.payload.begin(), action.payload.end());
     record(action.header, bytes);
     if (action.header.type == static_cast<std::uint8_t>(AggregationType::result)) {
-      result_bytes_ += static_cast<double>(action.peers.size() * (wire::kDatagramHeaderBytes + bytes.size()));
+      const bool once = action.to == SwitchAction::To::all && group_.by_group();
+      const std::size_t copies = once ? 1 : action.peers.size();
+      result_bytes_ += static_cast<double>(copies * (wire::kDatagramHeaderBytes + bytes.size()));
       last_result_ns_ = now_ns_;
     }
+    if (action.to == SwitchAction::To::all && group_.by_group()) {
+      trace(">", bytes);
+      bring_all(action.header, bytes);
+      continue;
+    }
+    const std::uint64_t number = action.to == SwitchAction::To::all ? to_all_++ : 0;
     for (const Peer& peer : action.peers) {
       trace(fmt::format(">{}", peer.host), bytes);
-      Member& member = *members_.at(peer.host);
-      carry(options_.workers + member.number, [this, &member, header = action.header, bytes] {
-        const std::int64_t wait = member.stopped_until_ns - now_ns_;
-        const auto take = [this, &member, header, bytes] {
-          if (!member.running) return;
-          member.worker.on(header, bytes, now_ns_);
-          look(member);
-        };
-        if (wait > 0)
-          after(wait, take);
-        else
-          take();
-      });
+      bring(*members_.at(peer.host), action.header, bytes, number);
     }
   }
+}
+
+// By the worker's own way. `number`: of the datagram, if it is to all.
+void AggregationLossWorld::bring(Member& member, const wire::DatagramHeader& header,
+                                 const std::vector<std::byte>& bytes, std::uint64_t number) {
+  carry(options_.workers + member.number, [this, &member, header, bytes, number] {
+    const std::int64_t wait = member.stopped_until_ns - now_ns_;
+    const auto take = [this, &member, header, bytes, number] {
+      if (options_.multicast) hear(member, header, bytes, number);
+      if (!member.running) return;
+      member.worker.on(header, bytes, now_ns_);
+      look(member);
+    };
+    if (wait > 0)
+      after(wait, take);
+    else
+      take();
+  });
+}
+
+// To the group: lost, repeated and late for all, and then for each.
+void AggregationLossWorld::bring_all(const wire::DatagramHeader& header,
+                                     const std::vector<std::byte>& bytes) {
+  carry(std::size_t{2} * options_.workers, [this, header, bytes, number = to_all_++] {
+    for (const auto& member : members_)
+      if (!deaf(*member)) bring(*member, header, bytes, number);
+  });
+}
+
+bool AggregationLossWorld::deaf(const Member& member) const {
+  return member.number == 1 && member.operation >= options_.deaf_from;
+}
+
+// What a worker makes of the group. No datagram counts twice: real ones have numbers that are taken once.
+void AggregationLossWorld::hear(Member& member, const wire::DatagramHeader& header,
+                                const std::vector<std::byte>& bytes, std::uint64_t number) {
+  const bool to_all = (header.flags & wire::kDatagramToAll) != 0;
+  if (to_all && member.of_all.look(number) != wire::DatagramRefusal::none) return;
+  if (to_all) member.of_all.accept(number);
+  if (header.type == static_cast<std::uint8_t>(AggregationType::probe) && !std::exchange(member.heard, true))
+    say(member, wire::GroupWord::heard);
+  if (header.type != static_cast<std::uint8_t>(AggregationType::result) || !member.heard) return;
+  member.tally.came(wire::number_of_result(bytes), to_all);
+  if (member.tally.too_few() && !std::exchange(member.lost, true)) say(member, wire::GroupWord::lost);
+}
+
+// By its connection, which loses nothing.
+void AggregationLossWorld::say(const Member& member, wire::GroupWord word) {
+  after(20'000, [this, number = member.number, word] {
+    const bool probing = group_.state() == ResultGroup::State::probing;
+    group_.says(number, word, now_ns_);
+    box_.send_once(1, group_.by_group());
+    if (!probing && group_.state() == ResultGroup::State::probing) probe();
+  });
+}
+
+void AggregationLossWorld::probe() {
+  if (!group_.probe(now_ns_)) return;
+  wire::DatagramHeader header;
+  header.type = static_cast<std::uint8_t>(AggregationType::probe);
+  header.flags = wire::kDatagramToAll;
+  bring_all(header, {});
+  after(group_.next_time_ns() - now_ns_, [this] { probe(); });
 }
 
 // What the switch says of a round is the same each time.
@@ -304,8 +374,9 @@ void AggregationLossWorld::carry(std::size_t way, std::function<void()> arrival)
     return;
   }
   if (random_.uniform() < options_.loss) return;
+  const std::int64_t least_ns = way == bursts_.size() - 1 ? 0 : 10'000;
   const auto delay = [&] {
-    return 10'000 +
+    return least_ns +
            (options_.jitter_ns > 0
                 ? static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(options_.jitter_ns)))
                 : 0);

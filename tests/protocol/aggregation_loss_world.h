@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "protocol/aggregation/result_group.h"
 #include "protocol/aggregation/switch.h"
 #include "protocol/aggregation/worker.h"
 
@@ -42,6 +43,11 @@ struct AggregationLossOptions {
   std::int64_t jitter_ns = 0;
   double result_rate = 0;    // of the job; 0: none
   std::int64_t stop_ns = 0;  // worker 0 does nothing for so long, once in each operation
+  // All workers join a multicast group: once they have heard a probe, results to all leave once, by a way
+  // that all have in common, before each has its own. Worker 1 hears nothing of it from this operation on; 0:
+  // it never joins.
+  bool multicast = false;
+  std::uint32_t deaf_from = 0xffffffff;
   bool traced = false;
 };
 
@@ -58,7 +64,8 @@ class AggregationLossWorld {
   const std::vector<std::string>& trace() const { return trace_; }
   const SwitchCounters& counters() const { return *box_.counters(1); }
   const WorkerCounters& worker(std::size_t number) const;
-  // Of results, to one and to all; and when the last one was sent.
+  const ResultGroup& group() const { return group_; }
+  // Of results that have left the switch, to one and to all; and when the last one was sent.
   double result_bytes() const { return result_bytes_; }
   std::int64_t last_result_ns() const { return last_result_ns_; }
 
@@ -73,6 +80,14 @@ class AggregationLossWorld {
   void on_box_time();
   void arm_box();
   void perform(std::span<const SwitchAction> actions);
+  void bring(Member& member, const wire::DatagramHeader& header, const std::vector<std::byte>& bytes,
+             std::uint64_t number);
+  void bring_all(const wire::DatagramHeader& header, const std::vector<std::byte>& bytes);
+  void hear(Member& member, const wire::DatagramHeader& header, const std::vector<std::byte>& bytes,
+            std::uint64_t number);
+  bool deaf(const Member& member) const;
+  void say(const Member& member, wire::GroupWord word);
+  void probe();
   void record(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void check(Member& member);
   void check_all();
@@ -88,6 +103,8 @@ class AggregationLossWorld {
   const AggregationLossOptions options_;
   Random random_;
   AggregationSwitch box_;
+  ResultGroup group_;
+  std::uint64_t to_all_ = 0;  // datagrams so far, each with a number of its own
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<std::uint64_t> bursts_;  // by way: datagrams that are still to be lost
   std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>> events_;

@@ -23,7 +23,9 @@ std::vector<SwitchMessage> one_of_each() {
           SwitchLeft{3, 12, true},
           SwitchRefused{ErrorCode::mismatch, "worker 0 of job a is here already"},
           SwitchText{std::string(kMaxSwitchText, 'x')},
-          SwitchGiveUp{ErrorCode::timeout, "the switch waits for worker 2"}};
+          SwitchGiveUp{ErrorCode::timeout, "the switch waits for worker 2"},
+          SwitchGroup{"239.1.2.3:61000"},
+          SwitchHears{GroupWord::lost}};
 }
 
 TEST(SwitchMessage, ComesBackAsItWasSaid) {
@@ -58,6 +60,29 @@ TEST(SwitchMessage, OfAWorkerHasABitMoreWhereAPartMayBeMissingOrAllIsEncrypted) 
   EXPECT_FALSE(decode_switch_message(as_said(tolerant)));
 }
 
+// In place of the slots of a switch, which of a worker are not looked at: no switch of any version minds it,
+// and who says nothing of it says what was always said.
+TEST(SwitchMessage, OfAWorkerThatTakesResultsByMulticastDiffersWhereAWorkerHasNothingToSay) {
+  SwitchJoin join{"a", 0, 2, 256, true, 1400, 1 << 20};
+  const std::string plain = encode(join);
+  join.by_group = true;
+  const std::string by_group = encode(join);
+  EXPECT_TRUE(std::get<SwitchJoin>(*decode_switch_message(as_said(by_group))) == join);
+  ASSERT_EQ(by_group.size(), plain.size());
+  EXPECT_EQ(by_group.substr(0, plain.size() - 1), plain.substr(0, plain.size() - 1));
+  EXPECT_EQ(plain.back(), 0);
+  EXPECT_EQ(by_group.back(), 1);
+  // What later versions may say there.
+  std::string later = by_group;
+  later.back() = 7;
+  EXPECT_TRUE(std::get<SwitchJoin>(*decode_switch_message(as_said(later))) == join);
+  // A rack's switch has its slots there.
+  join.threads = 2;
+  join.slots = 2;
+  join.by_group = false;
+  EXPECT_TRUE(std::get<SwitchJoin>(*decode_switch_message(as_said(encode(join)))) == join);
+}
+
 TEST(SwitchMessage, CutsTextsThatAreTooLong) {
   const auto back = decode_switch_message(
       as_said(encode(SwitchRefused{ErrorCode::mismatch, std::string(2 * kMaxSwitchReason, 'x')})));
@@ -66,7 +91,8 @@ TEST(SwitchMessage, CutsTextsThatAreTooLong) {
 }
 
 TEST(SwitchMessage, IsRefusedWithNumbersThatNobodyHas) {
-  EXPECT_FALSE(decode_switch_message(as_said("\x0a")));           // no such message
+  EXPECT_FALSE(decode_switch_message(as_said("\x0c")));           // no such message
+  EXPECT_FALSE(decode_switch_message(as_said("\x0b\x03")));       // no such word of a group
   EXPECT_FALSE(decode_switch_message(as_said("\x03\x03")));       // no such order
   EXPECT_FALSE(decode_switch_message(as_said("\x07\x0a\x01x")));  // no such error
   EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"two words", 0, 1, 0, false, 0, 0}))));

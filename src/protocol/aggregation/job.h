@@ -38,6 +38,9 @@ class AggregationJob {
   }
   // Results have this rate from now on; 0: none. With the rate that they have already nothing changes.
   void pace_results(double bytes_per_second);
+  // From now on what is sent to all leaves once, by multicast, and not once for each worker: it takes that
+  // much less of their rate.
+  void send_once(bool once);
 
  private:
   struct Replies;
@@ -101,6 +104,7 @@ class AggregationJob {
   SwitchCounters counters_;
   std::uint64_t results_ = 0;   // to all
   std::uint64_t sent_ = 0;      // of these; the others wait
+  bool once_ = false;           // they leave once for all workers
   double result_rate_ = 0;      // bytes per second; 0: none
   TokenBucket results_bucket_;  // while results are paced: of all of them
   TokenBucket repeats_bucket_;  // and of those that are sent again

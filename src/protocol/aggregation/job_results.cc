@@ -47,8 +47,15 @@ std::int64_t AggregationJob::take_repeat(double bytes, std::int64_t now_ns) {
   return 0;
 }
 
+void AggregationJob::send_once(bool once) {
+  if (once == once_) return;
+  once_ = once;
+  waiting_bytes_ = once ? waiting_bytes_ / terms_.workers : waiting_bytes_ * terms_.workers;
+}
+
 double AggregationJob::bytes_to_all(std::size_t payload) const {
-  return static_cast<double>(terms_.workers * (wire::kDatagramHeaderBytes + payload));
+  const std::size_t copies = once_ ? 1 : terms_.workers;
+  return static_cast<double>(copies * (wire::kDatagramHeaderBytes + payload));
 }
 
 std::int64_t AggregationJob::results_due_ns() const {
@@ -74,6 +81,7 @@ void AggregationJob::end_with_result(Replies& replies, const wire::DatagramHeade
   }
   sent_ = results_;
   results_bucket_.charge(bytes);
+  if (once_) ++counters_.multicast;
   actions.push_back(answer(SwitchAction::To::all, AggregationType::result, header, replies.on.payload()));
 }
 
@@ -85,6 +93,7 @@ void AggregationJob::send_waiting(std::int64_t now_ns, std::vector<SwitchAction>
     results_bucket_.fill(now_ns);
     results_bucket_.charge(bytes);
     waiting_bytes_ = std::max(0.0, waiting_bytes_ - bytes);
+    if (once_) ++counters_.multicast;
     actions.push_back(answer(SwitchAction::To::all, AggregationType::result, header, replies->on.payload()));
   }
   if (sent_ == results_) waiting_bytes_ = 0;

@@ -74,10 +74,13 @@ bool is_open(const Round& round) {
 
 }  // namespace
 
-std::size_t packet_bytes(const JobTerms& t) {
+std::size_t result_bytes(const JobTerms& t) {
   const std::size_t names = t.tolerant ? t.columns * wire::kMaxAbsent * 2 : 0;
-  return std::max(wire::aggregation_payload(t.columns, t.block, 4) + names,
-                  wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxNames * 2);
+  return wire::aggregation_payload(t.columns, t.block, 4) + names;
+}
+
+std::size_t packet_bytes(const JobTerms& t) {
+  return std::max(result_bytes(t), wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxNames * 2);
 }
 
 std::size_t results_kept(const JobTerms& t) {

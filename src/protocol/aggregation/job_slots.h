@@ -56,6 +56,8 @@ struct Round {
   }
 };
 
+// The largest payload of a result or contribution.
+std::size_t result_bytes(const JobTerms& terms);
 // The largest payload that the job's workers and its switch send to each other.
 std::size_t packet_bytes(const JobTerms& terms);
 // Results whose slots are remembered: more than can be on their way, as each is for a column of its own.

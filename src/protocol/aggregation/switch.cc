@@ -116,6 +116,10 @@ void AggregationSwitch::pace_results(std::uint32_t job, double bytes_per_second)
   if (const auto found = jobs_.find(job); found != jobs_.end()) found->second->pace_results(bytes_per_second);
 }
 
+void AggregationSwitch::send_once(std::uint32_t job, bool once) {
+  if (const auto found = jobs_.find(job); found != jobs_.end()) found->second->send_once(once);
+}
+
 std::span<const SwitchAction> AggregationSwitch::on(const wire::DatagramHeader& header,
                                                     std::span<const std::byte> payload, Peer from,
                                                     std::int64_t now_ns) {

@@ -49,6 +49,8 @@ class AggregationSwitch {
   // Results of a job that is open have this rate from now on (JobTerms::result_bytes_per_second). What waits
   // is next looked at when next_time_ns() says so.
   void pace_results(std::uint32_t job, double bytes_per_second);
+  // What goes to all workers of a job that is open leaves once, by multicast (AggregationJob::send_once).
+  void send_once(std::uint32_t job, bool once);
 
   // What is to be sent for this datagram, which is valid until the switch is called again.
   std::span<const SwitchAction> on(const wire::DatagramHeader& header, std::span<const std::byte> payload,

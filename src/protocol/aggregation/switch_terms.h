@@ -38,9 +38,9 @@ struct JobTerms {
   bool ordered = false;            // floats are summed in the order of workers: same bits in every run
   double bytes_per_second = 0;     // of datagrams from workers, in the long run
   double burst_bytes = 256 << 10;  // and at once
-  // Of results to all workers together, in the long run; 0: as they come. Beyond it they wait, in the order
-  // in which rounds have ended, in the memory of their rounds: a worker that waits for a result sends nothing
-  // to its slot.
+  // Of results to all workers together, in the long run; 0: as they come. Where they leave once for all, by
+  // multicast, one copy counts. Beyond it they wait, in the order in which rounds have ended, in the memory
+  // of their rounds: a worker that waits for a result sends nothing to its slot.
   double result_bytes_per_second = 0;
   std::optional<SwitchAbove> above;
   // Rounds may end without some of their workers, as far as these say (tolerance.h), once they have lingered
