@@ -33,10 +33,14 @@ Examples:
   talweg switch --listen 10.0.0.9:4711 --key-file key --threads 4 --status switch.prom
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711
   talweg switch --listen 10.0.1.9:4711 --above 10.0.0.9:4711 --key-file key   # of a rack, below that one
+  talweg switch --listen 10.0.0.9:4711 --key-file key --multicast 239.1.2.0
   talweg switch drain --listen 10.0.0.9:4711 --key-file key         # on its own host
 
 Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
-behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
+behind it. With --multicast a job's results leave once for all of its workers, by a multicast group of its own, where the network
+carries that to each of them; where it does not, each worker gets its own, as without it.
+
+Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
 TALWEG_KEY_FILE or TALWEG_KEY; talweg perf has --switch-key-file for it. SIGTERM drains it: it ends with the last of
 its jobs. SIGHUP reads the key and --result-rates again.
 
@@ -48,6 +52,8 @@ struct SwitchFlags {
       memory = "256M", rate = "100Gbit/s", result_rate = "none", result_rates, timeout = "10s";
   int threads = 1;
   std::uint64_t jobs = 16, workers = 1024, slots = 256;
+  std::string multicast;
+  std::optional<int> multicast_hops;
   std::vector<std::string> switchml;
   std::optional<int> switchml_port;
   int switchml_elements = 256;
@@ -148,6 +154,7 @@ void greet(const live::SwitchService& service, const SwitchFlags& flags, bool ha
              service.address().port, service.address().port + flags.threads - 1,
              has_key ? "with a job key" : "without a job key: for this host alone", service.memory());
   if (!service.above().empty()) fmt::print("jobs of several racks: summed by {}\n", service.above());
+  if (const std::string groups = service.groups(); !groups.empty()) fmt::print("multicast: {}\n", groups);
   if (const live::SwitchmlPort* const switchml = service.switchml())
     fmt::print(
         "switchml: {} workers of {} elements a packet, UDP ports {} to {}, known by their hosts alone\n",
@@ -194,6 +201,10 @@ int serve(const SwitchFlags& flags) {
   if (flags.above.empty() && !flags.above_key_file.empty())
     refuse("--above-key-file is for --above, which names the switch above");
   if (!flags.above.empty()) options.above = above_options(flags);
+  if (flags.multicast.empty() && flags.multicast_hops)
+    refuse("--multicast-hops is for --multicast, which names the group of results");
+  if (!flags.multicast.empty())
+    options.multicast = live::SwitchMulticastOptions{flags.multicast, flags.multicast_hops.value_or(1)};
   const FileDescriptor told = signals();
   live::SwitchService service(options);
   if (!flags.quiet) greet(service, flags, options.key().has_value());
@@ -248,6 +259,12 @@ void add_switch(CLI::App& app, Action* action) {
       ->capture_default_str();
   sub->add_option("--result-rates", flags->result_rates,
                   "a file with lines of a job's name and the rate of its results; *: all others");
+  sub->add_option(
+      "--multicast", flags->multicast,
+      "results once for all workers of a job: the group of the first job, the others' are behind it");
+  sub->add_option("--multicast-hops", flags->multicast_hops,
+                  "for these, as a TTL; 1: no router passes them on")
+      ->check(whole_number(1, 255));
   sub->add_option("--status", flags->status,
                   "a file for Prometheus' textfile collector, every 5 s; -: standard output");
   sub->add_flag("-q,--quiet", flags->quiet, "print nothing but what goes wrong");

@@ -385,7 +385,7 @@ bool SwitchStream::step(live::SwitchClient& client) {
   }
   const bool done = client.step(now);
   traffic_ = past_;
-  traffic_ += {client.sent().bytes, client.received().bytes};
+  traffic_ += {client.sent().bytes, client.received().bytes + client.received_by_group().bytes};
   if (running_ == nullptr) return false;
   if (done) {
     protocol::SumLosses& losses = running_->losses;
@@ -409,8 +409,8 @@ bool SwitchStream::step(live::SwitchClient& client) {
 }
 
 void SwitchStream::wait(const live::SwitchClient& client) const {
-  const auto [data, line] = client.sockets();
-  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+  const auto [data, line, group] = client.sockets();
+  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}, {wake_.get(), POLLIN, 0}, {group, POLLIN, 0}};
   timespec left{0, 0};
   const bool sums = running_ != nullptr;
   if (sums) {
@@ -418,7 +418,7 @@ void SwitchStream::wait(const live::SwitchClient& client) const {
     const std::int64_t ns = std::clamp<std::int64_t>(until_ns - live::now_ns(), 0, silence_ns_);
     left = {ns / 1'000'000'000, ns % 1'000'000'000};
   }
-  ::ppoll(polled, 3, sums ? &left : nullptr, nullptr);
+  ::ppoll(polled, 4, sums ? &left : nullptr, nullptr);
   std::uint64_t woken = 0;
   [[maybe_unused]] const auto n = ::read(wake_.get(), &woken, sizeof woken);
 }

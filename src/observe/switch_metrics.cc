@@ -49,6 +49,9 @@ void write_jobs(PrometheusPage& page, const live::SwitchStatus& status) {
   each("talweg_switch_job_result_rate", "gauge",
        "Bytes per second of results to its workers; 0: as they come.",
        [](const Job& job) { return static_cast<std::uint64_t>(job.result_rate); });
+  each("talweg_switch_job_multicast", "gauge",
+       "1: its results leave once for all of its workers, by multicast; 0: once for each.",
+       [](const Job& job) { return job.by_group ? 1 : 0; });
   for (const protocol::SwitchCounterField& field : protocol::kSwitchCounters) {
     const std::string name = fmt::format("talweg_switch_{}_total", field.name);
     each(name.c_str(), "counter", field.help, [&](const Job& job) { return job.counters.*field.value; });

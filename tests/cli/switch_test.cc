@@ -263,6 +263,41 @@ kill $pid; wait $pid; echo ended $?; rm -r $OLDPWD)"));
       << outcome.err;
 }
 
+TEST(SwitchCommand, SaysInOneLineEachWhichGroupsOfResultsCannotBe) {
+  const Outcome outcome = shell(R"(
+say() { timeout 20 "$TALWEG" switch --key-file key --listen "$@" 2>&1; echo "ended $?"; }
+cd $(mktemp -d); ( umask 077; echo a-secret-of-its-workers >key )
+say 127.0.0.1:0 --multicast 10.0.0.1
+say 127.0.0.1:0 --multicast ff15::1
+say 127.0.0.1:0 --multicast 239.255.255.250
+say 127.0.0.1:0 --multicast-hops 2
+say 0.0.0.0:0 --multicast 239.1.2.0
+rm -r $PWD)");
+  const std::string refused = "ended 2\n";
+  EXPECT_THAT(outcome.out, testing::MatchesRegex(
+                               "[^\n]*--multicast: expected a multicast address[^\n]*\"10.0.0.1\"\n" +
+                               refused + "[^\n]*--multicast: ff15::1 is a group of IPv6[^\n]*\n" + refused +
+                               "[^\n]*--multicast: 16 jobs have as many groups[^\n]*\n" + refused +
+                               "[^\n]*--multicast-hops is for --multicast[^\n]*\n" + refused +
+                               "[^\n]*--multicast: a switch at 0.0.0.0 has no interface[^\n]*\n" + refused))
+      << outcome.err;
+}
+
+// Whether or not this host passes multicast over loopback.
+TEST(SwitchCommand, SendsResultsToTheGroupOfTheirJob) {
+  const Outcome outcome = shell(with_switch(
+      "--max-jobs 2 --multicast-hops 3 --multicast 239.$(($$ / 256 % 250 + 1)).$(($$ % 256)).0", R"(
+"$TALWEG" run -n 3 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -b 64K -e 64K -n 300 & perf=$!
+until "$TALWEG" switch status --listen $AT >status; grep 'job_multicast{job="perf"}' status || ! kill -0 $perf; do sleep 0.02; done
+wait $perf; echo ended $?; grep multicast: said)"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("# Out of bounds values : 0 OK\n"), HasSubstr("\nended 0\n"),
+                                 HasSubstr("talweg_switch_job_multicast{job=\"perf\"} ")))
+      << outcome.err;
+  EXPECT_THAT(outcome.out,
+              testing::ContainsRegex("\nmulticast: results of a job once to its group, 239[.][0-9.]*[.]0 to "
+                                     "239[.][0-9.]*[.]1, UDP ports 61000 to 61001, 3 hops\n"));
+}
+
 // The limit of a file's size stands for a full disk: the status has no room, and what the switch says has.
 TEST(SwitchCommand, OnAFullDiskSaysOnceThatItsStatusIsNotWrittenAndGoesOn) {
   const Outcome outcome = shell("trap '' XFSZ\n" + with_switch("--status prom", R"(

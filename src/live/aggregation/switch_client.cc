@@ -30,6 +30,8 @@ constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 // So a switch ends what it says of a worker whose messages it cannot read.
 constexpr const char* kStrange = "does not keep to the protocol";
 constexpr int kWaitForRoomMs = 10;
+// That are taken at once, of each socket.
+constexpr int kBatches = 4;
 // Contributions that the switch answers not to have, one after the other and no result between them.
 constexpr std::uint64_t kAskedForSize = 3;
 // How long it joins, or sums in all_reduce(), without calling `idle`.
@@ -232,6 +234,7 @@ void SwitchClient::join() {
                            options_.all_workers};
   request.tolerant = options_.tolerant;
   request.encrypted = options_.encrypted;
+  request.by_group = options_.by_group;
   line_->say(request);
   wire::SwitchWaiting waiting;
   for (bool open = line_->flush();;) {
@@ -424,12 +427,15 @@ std::int64_t SwitchClient::next_time_ns() const {
 bool SwitchClient::receive(std::int64_t now) {
   bool any = false;
   bool more = true;
-  // A few batches at most: what is to be sent in answer must leave.
-  for (int batch = 0; more && batch < 4; ++batch)
-    more = receiver_.receive([&](UdpReceiver::Datagram& datagram) {
-      take(datagram, now);
-      any = true;
-    });
+  const auto use = [&](UdpReceiver::Datagram& datagram) {
+    take(datagram, now);
+    any = true;
+  };
+  // A few batches at most: what is to be sent in answer must leave. Of the group first: what is sent to this
+  // worker alone is about what went there before.
+  for (int batch = 0; ear_ && more && batch < kBatches; ++batch) more = ear_->receive(use);
+  more = true;
+  for (int batch = 0; more && batch < kBatches; ++batch) more = receiver_.receive(use);
   return any;
 }
 
@@ -446,7 +452,33 @@ void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
   if (const auto why = opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
     return refusals_.count(why);
   heard_ns_ = now;
+  if (ear_) {
+    std::optional<wire::GroupWord> word;
+    if (header.type == static_cast<std::uint8_t>(wire::AggregationType::probe)) word = ear_->probed(number);
+    if (header.type == static_cast<std::uint8_t>(wire::AggregationType::result))
+      word = ear_->result(number, wire::number_of_result(datagram.bytes.subspan(wire::kDatagramHeaderBytes)),
+                          (header.flags & wire::kDatagramToAll) != 0);
+    if (word) say(*word);
+  }
+  if (header.type == static_cast<std::uint8_t>(wire::AggregationType::probe)) return;
   lane.worker.on(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length), now);
+}
+
+// A host that cannot, or a group that is none: the others do without it, too.
+void SwitchClient::join_group(const wire::SwitchGroup& group) {
+  if (ear_ || !options_.by_group) return;
+  try {
+    ear_ = std::make_unique<GroupEar>(group, socket_.address(), lanes_.size(), options_.socket,
+                                      options_.receive_group);
+  } catch (const Error&) {
+    return say(wire::GroupWord::lost);
+  }
+  say(wire::GroupWord::joined);
+}
+
+void SwitchClient::say(wire::GroupWord word) {
+  line_->say(wire::SwitchHears{word});
+  line_->flush();
 }
 
 // What a switch of an earlier version may make of the sum that runs: codes are not in its messages.
@@ -464,18 +496,19 @@ void SwitchClient::hear() {
            refused->reason + (refused->reason.ends_with(kStrange) ? perhaps_its_version() : ""));
     if (const auto* const left = std::get_if<wire::SwitchLeft>(&*message))
       if (!left_ || left->sums < left_->sums) left_ = *left;
+    if (const auto* const group = std::get_if<wire::SwitchGroup>(&*message)) join_group(*group);
   }
   if (!open || line_->broken())
     fail(ErrorCode::peer_failed, "the switch has ended the connection" + perhaps_its_version());
 }
 
 void SwitchClient::wait(std::int64_t until) const {
-  const auto [data, line] = sockets();
-  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}};
+  const auto [data, line, group] = sockets();
+  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}, {group, POLLIN, 0}};
   constexpr std::int64_t kSecond = 1'000'000'000;
   const std::int64_t left = std::clamp<std::int64_t>(until - now_ns(), 0, kSecond);
   const timespec time{left / kSecond, left % kSecond};
-  ::ppoll(polled, 2, &time, nullptr);
+  ::ppoll(polled, 3, &time, nullptr);
 }
 
 void SwitchClient::all_reduce(const SwitchVector& vector, std::int64_t deadline_ns) {

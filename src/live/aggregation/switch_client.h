@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "live/aggregation/group_ear.h"
 #include "live/aggregation/switch_line.h"
 #include "live/udp/udp_receiver.h"
 #include "live/udp/udp_sender.h"
@@ -53,10 +54,12 @@ struct SwitchClientOptions {
   std::function<void()> idle =
       {};  // called now and then while it joins and in all_reduce(); what it throws ends that
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it
+  bool by_group = true;              // results may come by multicast, where the switch has that
   UdpOptions socket;
   UdpSenderOptions sender;
-  UdpSender::SendCall send;  // these two for tests
+  UdpSender::SendCall send;  // these three for tests
   UdpReceiver::ReceiveCall receive;
+  UdpReceiver::ReceiveCall receive_group;
 };
 
 // Why blocks cannot have so many elements; empty: they can, where datagrams hold them, or it is 0, which
@@ -107,8 +110,9 @@ class SwitchClient {
   // Takes what has come and sends what is due. True: the sum is done, or there is none. Throws Error when it
   // has failed, or the job has ended.
   bool step(std::int64_t now_ns);
-  // Which become readable when step() has something to do, and until when it has not.
-  std::array<int, 2> sockets() const { return {socket_.fd(), line_->socket().get()}; }
+  // Which become readable when step() has something to do, and until when it has not. The last one is -1
+  // where no results come by multicast.
+  std::array<int, 3> sockets() const { return {socket_.fd(), line_->socket().get(), ear_ ? ear_->fd() : -1}; }
   std::int64_t next_time_ns() const;
   // start(), and step() until it is done.
   void all_reduce(const SwitchVector& vector, std::int64_t deadline_ns);
@@ -131,7 +135,9 @@ class SwitchClient {
   protocol::WorkerCounters counters() const;           // of all threads of the switch together
   const wire::DatagramRefusals& refusals() const { return refusals_; }
   const UdpSendStatistics& sent() const { return sender_.statistics(); }
+  // By its own address, and by multicast.
   const UdpReceiveStatistics& received() const { return receiver_.statistics(); }
+  UdpReceiveStatistics received_by_group() const { return ear_ ? ear_->received() : UdpReceiveStatistics{}; }
 
  private:
   // What belongs to one thread of the switch: its slots, its port, its keys.
@@ -151,6 +157,8 @@ class SwitchClient {
   bool receive(std::int64_t now_ns);
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void hear();
+  void join_group(const wire::SwitchGroup& group);
+  void say(wire::GroupWord word);
   std::string perhaps_its_version() const;
   bool all_done() const;
   void announce();
@@ -166,6 +174,7 @@ class SwitchClient {
   UdpSocket socket_;
   UdpSender sender_;
   UdpReceiver receiver_;
+  std::unique_ptr<GroupEar> ear_;
   std::optional<SwitchLine> line_;
   wire::SwitchOpened terms_;
   std::vector<std::unique_ptr<Lane>> lanes_;

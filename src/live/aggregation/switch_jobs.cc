@@ -171,6 +171,13 @@ void SwitchJobs::open(Job& job) {
   job.opened = opened;
   ++opened_;
   say_all(job, opened);
+  if (const auto group = hooks_.group ? hooks_.group(job) : std::nullopt) say_all(job, *group);
+}
+
+void SwitchJobs::hears(Seat seat, const wire::SwitchHears& how) {
+  const auto place = seats_.find(seat);
+  if (place == seats_.end() || !hooks_.hears) return;
+  hooks_.hears(jobs_.at(place->second.job), place->second.worker, how.what);
 }
 
 void SwitchJobs::sum(Seat seat, const wire::SwitchSum& sum) {

@@ -66,12 +66,17 @@ class SwitchJobs {
     std::function<std::optional<wire::SwitchRefused>(const Job&)> climb = {};
     std::function<void(const Job&, const wire::SwitchMessage&)> say_above = {};
     std::function<void(const Job&)> descend = {};  // ends that connection, if there is one
+    // Empty where there is no multicast. Of a job that has opened: its group, if it has one; and what a
+    // worker says of it.
+    std::function<std::optional<wire::SwitchGroup>(const Job&)> group = {};
+    std::function<void(const Job&, std::uint16_t worker, wire::GroupWord)> hears = {};
   };
 
   SwitchJobs(const SwitchQuotas& quotas, Hooks hooks);
 
   void join(Seat seat, const wire::SwitchJoin& request);
   void sum(Seat seat, const wire::SwitchSum& sum);
+  void hears(Seat seat, const wire::SwitchHears& how);
   void leave(Seat seat, const wire::SwitchLeave& how);
   void give_up(Seat seat, const wire::SwitchGiveUp& how);
   void gone(Seat seat, const std::string& why);

@@ -1,4 +1,6 @@
 // What a switch reads when it is told to, and what it says of itself.
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,6 +69,13 @@ std::string SwitchService::what_is_read() const {
   return reads_key() ? "the key has been read again" : "there is no key to read";
 }
 
+std::string SwitchService::groups() const {
+  if (!groups_) return {};
+  const int hops = options_.multicast->hops;
+  return fmt::format("results of a job once to its group, {}, {} hop{}", groups_->describe(), hops,
+                     hops == 1 ? "" : "s");
+}
+
 SwitchStatus SwitchService::status() {
   SwitchStatus status;
   for (const auto& thread : threads_) status.threads.push_back(thread->status());
@@ -80,6 +89,7 @@ SwitchStatus SwitchService::status() {
     out.above = job.above.has_value();
     out.slots = std::size_t{job.opened->slots} * job.opened->threads;
     out.result_rate = result_rate(job);
+    out.by_group = groups_ && groups_->by_group(job.opened->job);
     for (const SwitchThreadStatus& thread : status.threads)
       if (const auto found = thread.jobs.find(job.opened->job); found != thread.jobs.end())
         out.counters += found->second;

@@ -95,6 +95,7 @@ SwitchService::SwitchService(const SwitchServiceOptions& options)
   if (options_.result_rates) result_rates_ = options_.result_rates();
   address_.host = resolve_host(address_.host);
   if (options_.above) set_above();
+  if (options_.multicast) set_groups();
   if (!has_key_ && !is_loopback(address_.host))
     refuse(
         "switch at {}: will not listen where others can reach it without a job key: give it one in "
@@ -123,6 +124,7 @@ void SwitchService::listen() {
   o.has_key = has_key_;
   o.socket = options_.socket;
   if (options_.above) o.local_above = address_toward(address_above_.host) + ":0";
+  if (options_.multicast) o.multicast_hops = options_.multicast->hops;
   o.send = options_.send;
   o.receive = options_.receive;
   constexpr int kTries = 32;
@@ -191,12 +193,35 @@ void SwitchService::set_above() {
   key_above_ = key.value_or(wire::Secret{});
 }
 
+void SwitchService::set_groups() {
+  const auto all = [this](const auto& what) {
+    for (const auto& thread : threads_) what(*thread);
+  };
+  SwitchGroups::Hooks hooks;
+  hooks.set_group = [all](std::uint32_t job, const UdpAddress& group) {
+    all([&](SwitchThread& thread) { thread.set_group(job, group); });
+  };
+  hooks.probe = [all](std::uint32_t job) { all([&](SwitchThread& thread) { thread.probe(job); }); };
+  hooks.send_by_group = [all](std::uint32_t job, bool by_group) {
+    all([&](SwitchThread& thread) { thread.send_by_group(job, by_group); });
+  };
+  hooks.say = options_.say;
+  groups_.emplace(first_group(*options_.multicast, address_, options_.quotas.jobs), options_.quotas.jobs,
+                  std::move(hooks));
+}
+
 SwitchJobs::Hooks SwitchService::hooks() {
   using Job = SwitchJobs::Job;
   SwitchJobs::Hooks hooks{[this](Seat seat, const wire::SwitchMessage& m) { say(seat, m); },
                           [this](const Job& job, wire::SwitchOpened& opened) { return open(job, opened); },
                           [this](const wire::SwitchOpened& opened) { close(opened); }};
   hooks.has_key = [this] { return has_key_; };
+  if (options_.multicast) {
+    hooks.group = [this](const Job& job) { return groups_->open(job); };
+    hooks.hears = [this](const Job& job, std::uint16_t worker, wire::GroupWord word) {
+      groups_->says(job, worker, word, now_ns());
+    };
+  }
   if (!options_.above) return hooks;
   hooks.climb = [this](const Job& job) { return climb(job); };
   hooks.say_above = [this](const Job& job, const wire::SwitchMessage& m) { say_above(job, m); };
@@ -292,7 +317,9 @@ void SwitchService::serve(const FileDescriptor& signals) {
     }
     for (const auto& [job, uplink] : uplinks_)
       polled.push_back({uplink->fd(), static_cast<short>(POLLIN | (uplink->writes() ? POLLOUT : 0)), 0});
-    const std::int64_t left = std::min({gate_->next_ns(), tick_ns_, now_ns() + kTickNs}) - now_ns();
+    const std::int64_t probes_ns = groups_ ? groups_->next_time_ns() : tick_ns_;
+    const std::int64_t left =
+        std::min({gate_->next_ns(), tick_ns_, probes_ns, now_ns() + kTickNs}) - now_ns();
     ::poll(polled.data(), polled.size(),
            static_cast<int>(std::max<std::int64_t>(left / kMillisecondNs + 1, 0)));
     if (polled[0].revents != 0 || (polled[2].revents != 0 && on_signals(signals))) stop_ = true;
@@ -304,6 +331,7 @@ void SwitchService::serve(const FileDescriptor& signals) {
     const std::int64_t now = now_ns();
     let_in(now);
     if (now >= tick_ns_) tick(now);
+    if (groups_) groups_->on_time(now);
     sweep();
   }
   jobs_.stop();
@@ -357,6 +385,8 @@ void SwitchService::hear(Seat seat, Guest& guest) {
       jobs_.join(seat, *join);
     else if (const auto* const sum = std::get_if<wire::SwitchSum>(&*message))
       jobs_.sum(seat, *sum);
+    else if (const auto* const hears = std::get_if<wire::SwitchHears>(&*message))
+      jobs_.hears(seat, *hears);
     else if (const auto* const leave = std::get_if<wire::SwitchLeave>(&*message))
       jobs_.leave(seat, *leave);
     else if (const auto* const failed = std::get_if<wire::SwitchGiveUp>(&*message))
@@ -540,6 +570,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
 }
 
 void SwitchService::close(const wire::SwitchOpened& opened) {
+  if (groups_) groups_->close(opened.job);
   for (const auto& thread : threads_) thread->close(opened.job);
 }
 

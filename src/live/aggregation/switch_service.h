@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "live/aggregation/result_rates.h"
+#include "live/aggregation/switch_groups.h"
 #include "live/aggregation/switch_jobs.h"
 #include "live/aggregation/switch_line.h"
 #include "live/aggregation/switch_thread.h"
@@ -38,6 +39,7 @@ struct SwitchStatus {
     std::size_t racks = 1;   // switches that have a part of its workers
     bool above = false;      // the switch above has opened it, and counts this one
     double result_rate = 0;  // bytes per second; 0: none
+    bool by_group = false;   // results go to all of its workers at once, by multicast
     protocol::SwitchCounters counters;
   };
   std::vector<Job> jobs;
@@ -67,13 +69,15 @@ struct SwitchServiceOptions {
   std::function<std::optional<wire::Secret>()> key;
   // Rates by the names of jobs. Called as `key` is; either is taken whatever is wrong with the other.
   std::function<ResultRates()> result_rates;
-  // Is told what is wrong with them when a signal is the order to reload. Empty: nobody is.
+  // Is told what is wrong with them when a signal is the order to reload, and of jobs that multicast does not
+  // reach. Empty: nobody is.
   std::function<void(const std::string&)> say;
   // What a status is as a text. Also called every `publish_every_ns`, and given to `publish`, if that is set.
   std::function<std::string(const SwitchStatus&)> describe;
   std::function<void(const std::string&)> publish;
   std::int64_t publish_every_ns = 5'000'000'000;
   std::optional<SwitchAboveOptions> above;
+  std::optional<SwitchMulticastOptions> multicast;
   UdpOptions socket;
   std::optional<SwitchmlPortOptions> switchml;    // a job of SwitchML's workers beside the others
   std::int64_t host_timeout_ns = 15'000'000'000;  // of a host that does not answer any more
@@ -94,6 +98,8 @@ class SwitchService {
   const std::string& above() const { return above_name_; }
   // Of SwitchML's workers; null: none are served.
   const SwitchmlPort* switchml() const { return switchml_.get(); }
+  // Of results by multicast, a line; empty: there are none.
+  std::string groups() const;
   // One line: the most memory that it takes, and what that is made of.
   std::string memory() const;
   // What the kernel does not give that was asked for, a line; empty: nothing.
@@ -119,6 +125,7 @@ class SwitchService {
   };
 
   void set_above();
+  void set_groups();
   void listen();
   wire::DatagramProtection protection() const;  // of jobs that are not encrypted
   void let_in(std::int64_t now_ns);
@@ -168,6 +175,7 @@ class SwitchService {
   std::unique_ptr<Gate> gate_;
   std::vector<std::unique_ptr<SwitchThread>> threads_;
   std::unique_ptr<SwitchmlPort> switchml_;
+  std::optional<SwitchGroups> groups_;
   SwitchJobs jobs_;
   std::map<Seat, Guest> guests_;
   std::map<std::string, std::unique_ptr<SwitchUplink>> uplinks_;  // by job

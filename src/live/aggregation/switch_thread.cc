@@ -8,6 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "live/udp/multicast.h"
+#include "protocol/aggregation/job_slots.h"
+#include "wire/aggregation.h"
+
 namespace talweg::live {
 
 namespace {
@@ -55,6 +59,7 @@ SwitchThread::SwitchThread(const UdpAddress& local, const SwitchThreadOptions& o
                                          : std::make_unique<Above>(UdpAddress(options.local_above), options)),
       sums_(options.limits, &slots_),
       batch_(kBatchBytes) {
+  if (options_.multicast_hops > 0) send_to_groups(socket_, options_.multicast_hops);
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -86,6 +91,8 @@ std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms
     if (refused) return;
     Job job{wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, wire::kEverybody}, suite),
             {},
+            std::nullopt,
+            protocol::result_bytes(terms),
             std::nullopt};
     job.members.reserve(terms.workers);
     for (std::uint16_t w = 0; w < terms.workers; ++w)
@@ -118,6 +125,7 @@ void SwitchThread::close(std::uint32_t job) {
     if (found == jobs_.end()) return;
     for (const Member& member : found->second.members)
       if (member.known) sender_.remove(member.to);
+    if (const auto& group = found->second.group) sender_.remove(*group);
     if (const auto& part = found->second.part) {
       above_->sender.remove(part->to);
       above_->jobs.erase(part->job);
@@ -128,6 +136,39 @@ void SwitchThread::close(std::uint32_t job) {
 
 void SwitchThread::pace_results(std::uint32_t job, double bytes_per_second) {
   orders_.give([&] { sums_.pace_results(job, bytes_per_second); });
+}
+
+void SwitchThread::set_group(std::uint32_t job, const UdpAddress& group) {
+  orders_.give([&] {
+    if (const auto found = jobs_.find(job); found != jobs_.end()) found->second.group = sender_.add(group);
+  });
+}
+
+void SwitchThread::probe(std::uint32_t job) {
+  orders_.give([&] {
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end() || !found->second.group) return;
+    Job& its = found->second;
+    const std::size_t trailer = wire::trailer_bytes(its.to_all.suite().protection);
+    const std::size_t bytes = wire::kDatagramHeaderBytes + its.largest + trailer;
+    std::byte* const at = sender_.place(*its.group, wire::kOrdinary, bytes);
+    if (at == nullptr) return;  // there will be another one
+    std::byte* const payload = at + wire::kDatagramHeaderBytes;
+    std::memset(payload, 0, its.largest);
+    wire::DatagramHeader header;
+    header.type = static_cast<std::uint8_t>(wire::AggregationType::probe);
+    header.length = static_cast<std::uint16_t>(its.largest);
+    sender_.placed(its.to_all.seal(header, payload, at));
+  });
+}
+
+void SwitchThread::send_by_group(std::uint32_t job, bool by_group) {
+  orders_.give([&] {
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end() || !found->second.group) return;
+    found->second.by_group = by_group;
+    sums_.send_once(job, by_group);
+  });
 }
 
 SwitchThreadStatus SwitchThread::status() {
@@ -292,21 +333,27 @@ void SwitchThread::send_to_all(Job& job, const protocol::SwitchAction& action) {
   batch_used_ += sealed;
 }
 
-// Worker by worker: what goes to one of them, one behind the other, leaves in one piece.
+void SwitchThread::flush_results(UdpSender::Destination to, std::size_t first, std::size_t end) {
+  for (std::size_t i = first; i < end; ++i) {
+    std::byte* const at = place(sender_, to, waiting_[i].bytes);
+    if (at == nullptr) break;
+    std::memcpy(at, batch_.data() + waiting_[i].offset, waiting_[i].bytes);
+    sender_.placed(waiting_[i].bytes);
+  }
+}
+
+// Worker by worker: what goes to one of them, one behind the other, leaves in one piece. Or once for all.
 void SwitchThread::flush_results() {
   for (std::size_t first = 0; first < waiting_.size();) {
     std::size_t end = first;
     while (end < waiting_.size() && waiting_[end].job == waiting_[first].job) ++end;
-    if (const auto found = jobs_.find(waiting_[first].job); found != jobs_.end())
-      for (const Member& member : found->second.members) {
-        if (!member.known) continue;
-        for (std::size_t i = first; i < end; ++i) {
-          std::byte* const at = place(sender_, member.to, waiting_[i].bytes);
-          if (at == nullptr) break;
-          std::memcpy(at, batch_.data() + waiting_[i].offset, waiting_[i].bytes);
-          sender_.placed(waiting_[i].bytes);
-        }
-      }
+    const auto found = jobs_.find(waiting_[first].job);
+    if (found != jobs_.end() && found->second.by_group) {
+      flush_results(*found->second.group, first, end);
+    } else if (found != jobs_.end()) {
+      for (const Member& member : found->second.members)
+        if (member.known) flush_results(member.to, first, end);
+    }
     first = end;
   }
   waiting_.clear();

@@ -7,7 +7,8 @@
 //
 // What comes is opened with the key of who it says it is from, before anything else is done with it; each
 // number is taken once. Results for all workers are sealed once, and wait until the batch of what has come is
-// through: then each worker gets its own in as few system calls as the kernel can do.
+// through: then each worker gets its own in as few system calls as the kernel can do; or all of them one, by
+// multicast (protocol/aggregation/result_group.h).
 //
 // While rounds linger for workers that are late (protocol/aggregation/tolerance.h), or results wait as they
 // have a rate, the thread sleeps until the first of these is to end, or to be sent; else until something
@@ -41,6 +42,7 @@ struct SwitchThreadOptions {
   protocol::SwitchLimits limits;
   bool has_key = true;      // its jobs have tags, and some are encrypted
   std::string local_above;  // address from which to speak to the switch above; empty: there is none
+  int multicast_hops = 0;   // of results to groups; 0: it has none
   UdpOptions socket;
   UdpSenderOptions sender;
   UdpSender::SendCall send;          // for tests
@@ -88,6 +90,11 @@ class SwitchThread {
   void close(std::uint32_t job);
   // Of a job that is open, from now on: protocol::JobTerms::result_bytes_per_second.
   void pace_results(std::uint32_t job, double bytes_per_second);
+  // These three of a job that is open. Where its group is; a datagram to it that is as long as the largest
+  // result; and whether results for all go there, or to each worker by itself.
+  void set_group(std::uint32_t job, const UdpAddress& group);
+  void probe(std::uint32_t job);
+  void send_by_group(std::uint32_t job, bool by_group);
   SwitchThreadStatus status();
 
   // Memory of a thread beside that of slots, and of each worker in it, in bytes.
@@ -115,6 +122,9 @@ class SwitchThread {
     wire::DatagramSealer to_all;
     std::vector<Member> members;
     std::optional<Part> part;
+    std::size_t largest = 0;  // payload of a result
+    std::optional<UdpSender::Destination> group;
+    bool by_group = false;
   };
   struct Above {
     UdpSocket socket;
@@ -139,6 +149,7 @@ class SwitchThread {
   void learn(Member& member, const UdpAddress& from);
   void send_to(Member& member, const protocol::SwitchAction& action);
   void send_to_all(Job& job, const protocol::SwitchAction& action);
+  void flush_results(UdpSender::Destination to, std::size_t first, std::size_t end);
   void flush_results();
   void flush();
   std::byte* place(UdpSender& sender, UdpSender::Destination to, std::size_t bytes);

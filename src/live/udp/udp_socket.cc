@@ -118,6 +118,7 @@ UdpSocket::UdpSocket(const UdpAddress& local, const UdpOptions& options)
     check(::setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program),
           "making a UDP socket deaf");
   }
+  if (options.shared) set_option(fd(), SOL_SOCKET, SO_REUSEADDR, 1, "sharing the address of a group");
   const int on = 1;
   merges_ = options.merge && ::setsockopt(fd(), IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
   check(::bind(fd(), local.raw(), local.bytes()),

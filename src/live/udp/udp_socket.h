@@ -52,6 +52,7 @@ struct UdpOptions {
   bool merge = true;  // UDP_GRO, where the kernel can
   // It only sends: what comes is thrown away, and it is never readable.
   bool deaf = false;
+  bool shared = false;  // others of this host may have the same address: of a multicast group
 };
 
 class UdpSocket {
