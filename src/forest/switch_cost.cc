@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "cluster/multicast.h"
 #include "forest/cost_words.h"
 
 namespace talweg::forest {
@@ -39,6 +41,7 @@ class SwitchPricing {
     datagrams_ = std::ceil(static_cast<double>(datagrams) / static_cast<double>(in_use));
     if (datagrams_ == 0) return;
     find_ways(switches, racks);
+    find_trees();
     load_links();
     find_busiest_link();
     find_busiest_processor(racks.empty() ? switches.size() : 1);
@@ -63,6 +66,8 @@ class SwitchPricing {
   struct Switch {
     int senders = 0;
     bool is_rack = false;
+    std::vector<int> tree = {};  // by which sums go down once to all senders; empty: they go to each
+    int answers() const { return tree.empty() ? senders : 1; }
   };
 
   // Who sends to whom, and each switch with all that send to it.
@@ -82,6 +87,16 @@ class SwitchPricing {
     switches_[switches[0]].senders = static_cast<int>(switches_.size());
   }
 
+  void find_trees() {
+    for (auto& [node, sums] : switches_) {
+      if (!network_.nodes[at(node)].can_multicast) continue;
+      std::vector<int> to;
+      for (const Way& way : ways_)
+        if (way.at == node) to.push_back(way.worker);
+      if (to.size() > 1) sums.tree = cluster::multicast_tree(network_, model_.routes(), node, to);
+    }
+  }
+
   // What a worker's datagrams pass, and its sums; what a rack's switch passes on, and gets back.
   void load_links() {
     loads_.resize(network_.links.size());
@@ -91,9 +106,16 @@ class SwitchPricing {
       model_.routes().for_each_share(from, to, add);
       model_.routes().for_each_share(to, from, add);
     };
-    for (const Way& way : ways_) both_ways(way.worker, way.at);
-    for (const auto& [node, sums] : switches_)
+    for (const Way& way : ways_) {
+      model_.routes().for_each_share(way.worker, way.at, add);
+      if (switches_.at(way.at).tree.empty()) model_.routes().for_each_share(way.at, way.worker, add);
+    }
+    for (const auto& [node, sums] : switches_) {
       if (sums.is_rack) both_ways(node, ways_[0].top);
+      std::set<int> leaders;  // of links that are alike each has it once
+      for (const int link : sums.tree) leaders.insert(model_.routes().leader(link));
+      for (const int link : leaders) add(link, 1);
+    }
   }
 
   void find_busiest_link() {
@@ -114,16 +136,17 @@ class SwitchPricing {
     }
   }
 
-  // Of a switch that takes what so many send, adds it, and answers each; a rack's sends one on, and takes its
-  // answer.
+  // Of a switch that takes what so many send, adds it, and answers each, or all at once; a rack's sends one
+  // on, and takes its answer.
   double of_switch(const Switch& sums) const {
     const CostParameters& p = model_.parameters();
     const double senders = sums.senders;
     const double ways = senders + (sums.is_rack ? 1 : 0);
+    const double sent = sums.answers() + (sums.is_rack ? 1 : 0);
     // It receives batches as large as they can be, and answers each of them with one to every worker.
     const double batches = datagrams_ * wire_ * ways / static_cast<double>(kMostBatchBytes);
-    return datagrams_ * wire_ * (ways * 2 * p.tcp.per_byte + senders * p.reduce_per_byte) +
-           (batches + std::min(batches, datagrams_) * ways) * p.tcp.per_batch;
+    return datagrams_ * wire_ * ((ways + sent) * p.tcp.per_byte + senders * p.reduce_per_byte) +
+           (batches + std::min(batches, datagrams_) * sent) * p.tcp.per_batch;
   }
 
   // `switches`: that each worker sends to.
@@ -139,10 +162,10 @@ class SwitchPricing {
       of_all += seconds;
       if (seconds <= of_busiest) continue;
       of_busiest = seconds;
-      ways = sums.senders + (sums.is_rack ? 1 : 0);
+      ways = sums.senders + sums.answers() + (sums.is_rack ? 2 : 0);
     }
     processor_seconds_ = std::max(of_worker, of_busiest);
-    processor_bytes_ = of_busiest >= of_worker ? 2 * datagrams_ * wire_ * ways : 2 * sent;
+    processor_bytes_ = of_busiest >= of_worker ? datagrams_ * wire_ * ways : 2 * sent;
     processor_name_ = of_busiest >= of_worker ? "a switch" : "a worker";
     if (network_.shared_cores == 0) return;
     const double all = (workers * of_worker + of_all) / network_.shared_cores;
@@ -175,8 +198,9 @@ class SwitchPricing {
       trip.processors += 2 * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
     }
     // The switch has the others', too, to receive and to answer, and is at those before it when one comes.
-    trip.processors +=
-        switches_.at(other).senders * (p.tcp.per_batch + wire_ * (2 * p.tcp.per_byte + p.reduce_per_byte));
+    const Switch& sums = switches_.at(other);
+    trip.processors += sums.senders * wire_ * (p.tcp.per_byte + p.reduce_per_byte) +
+                       sums.answers() * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
   }
 
   // With links, processors and latency that cost so many times as much.

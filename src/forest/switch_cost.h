@@ -2,7 +2,8 @@
 // by the cost model's rates, latencies and processors.
 //
 // A vector goes up once from each worker, in datagrams, and its sum comes down once to each; every switch has
-// an equal share of it. A link or a group works for the bytes of datagrams that pass it, a processor for
+// an equal share of it; one whose node can multicast sends the sum once, where whoever has to copy on the way
+// can. A link or a group works for the bytes of datagrams that pass it, a processor for
 // those that it sends, receives and adds. A slot has one datagram under way: a switch sums no more than its
 // slots hold in the round trip of the worker that is farthest away. The prediction is that round trip, and
 // what is slowest of the rest for all datagrams but the first.

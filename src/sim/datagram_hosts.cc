@@ -61,19 +61,41 @@ void DatagramHosts::Host::post(Host& to, MessagePointer message, std::uint8_t se
                       : static_cast<std::uint32_t>(Random(hosts_.simulation_.seed(), flow).next());
   auto& way = ways_[at(to.node_)];
   if (!way) way = std::make_unique<Way>();
-  const std::uint32_t number = way->first + static_cast<std::uint32_t>(way->messages.size());
-  outbox_.push_back({&to, number, spread,
-                     static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport)),
-                     service});
-  way->messages.push_back(std::move(message));
+  const auto bytes = static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport));
+  outbox_.push_back({to.node_, &to.counted_, false, keep(*way, std::move(message)), spread, bytes, service});
+}
+
+std::size_t DatagramHosts::Host::add_group(int group) {
+  groups_.push_back(std::make_unique<Group>());
+  groups_.back()->number = group;
+  return groups_.size() - 1;
+}
+
+void DatagramHosts::Host::post_all(std::size_t group, MessagePointer message) {
+  const TransportOptions& transport = hosts_.simulation_.transport().options();
+  Group& to = *groups_[group];
+  const auto bytes = static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport));
+  const std::uint8_t service = message->header.service;
+  outbox_.push_back({to.number, &to.counted, true, keep(to.way, std::move(message)), 0, bytes, service});
+}
+
+// Its number on this way.
+std::uint32_t DatagramHosts::Host::keep(Way& way, MessagePointer message) const {
+  const std::uint32_t number = way.first + static_cast<std::uint32_t>(way.messages.size());
+  way.messages.push_back(std::move(message));
   // Where nothing arrives any more, what is sent again and again is not kept for ever.
-  for (; way->messages.size() > kMostKept * overtaken_; ++way->first) way->messages.pop_front();
+  for (; way.messages.size() > kMostKept * overtaken_; ++way.first) way.messages.pop_front();
+  return number;
 }
 
 // Null: it has been forgotten. So is what should have come long before it.
-DatagramHosts::Host::MessagePointer DatagramHosts::Host::arrived_with(std::uint32_t number,
+DatagramHosts::Host::MessagePointer DatagramHosts::Host::arrived_with(const Packet& packet,
                                                                       const Host& there) {
-  Way& way = *ways_[at(there.node_)];
+  const bool multicast = (packet.flags & kMulticast) != 0;
+  const auto group = std::ranges::find(groups_, packet.destination, [](const auto& g) { return g->number; });
+  if (multicast && group == groups_.end()) return nullptr;  // of who was there before
+  Way& way = multicast ? (*group)->way : *ways_[at(there.node_)];
+  const std::uint32_t number = packet.number;
   if (number < way.first) return nullptr;
   MessagePointer found = way.messages[number - way.first];
   for (; way.first + overtaken_ < number; ++way.first) way.messages.pop_front();
@@ -105,7 +127,7 @@ void DatagramHosts::Host::arrive(const Packet& packet) {
   if ((packet.flags & (kDamaged | kTrimmed)) != 0) return;  // its tag does not match
   Host* const from = hosts_.by_node_[at(packet.source)];
   if (from == nullptr) return;  // it is not there any more
-  MessagePointer message = from->arrived_with(packet.number, *this);
+  MessagePointer message = from->arrived_with(packet, *this);
   if (message == nullptr) return;
   inbox_.push({from, std::move(message), packet.bytes, {(packet.flags & kMarked) != 0, hosts_.now_ns()}});
   if (working_) return;
@@ -144,8 +166,8 @@ void DatagramHosts::Host::send() {
   Picoseconds receivers = 0;
   for (const Letter& letter : leaving_) {
     bytes += letter.bytes;
-    if (letter.to->counted_ != hosts_.batches_) ++receivers;
-    letter.to->counted_ = hosts_.batches_;
+    if (*letter.counted != hosts_.batches_) ++receivers;
+    *letter.counted = hosts_.batches_;
   }
   work(hosts_.costs_.of(receivers, bytes, 0), [this] { leave(); });
 }
@@ -154,7 +176,8 @@ void DatagramHosts::Host::leave() {
   for (const Letter& letter : leaving_) {
     Simulation::Datagram datagram;
     datagram.from = node_;
-    datagram.to = letter.to->node_;
+    datagram.to = letter.to;
+    datagram.multicast = letter.multicast;
     datagram.port = hosts_.port_;
     datagram.number = letter.number;
     datagram.bytes = letter.bytes;

@@ -90,12 +90,18 @@ class DatagramHosts::Host {
   }
   // With another class on its way.
   void post(Host& to, MessagePointer message, std::uint8_t service, std::size_t path = 0);
+  // To all members of a multicast group of the network, which it is sent to once. `group` is among those that
+  // the host has; it is known by the number that add_group() returns.
+  std::size_t add_group(int group);
+  void post_all(std::size_t group, MessagePointer message);
   // To be called after all but the above that may have posted something, or changed the next time.
   void rouse();
 
  private:
   struct Letter {
-    Host* to = nullptr;
+    int to = -1;                       // a node, or a group of the network
+    std::uint64_t* counted = nullptr;  // of the receiver
+    bool multicast = false;
     std::uint32_t number = 0;
     std::uint32_t spread = 0;
     std::uint16_t bytes = 0;
@@ -112,7 +118,13 @@ class DatagramHosts::Host {
     std::deque<MessagePointer> messages;
     std::uint32_t first = 1;
   };
-  MessagePointer arrived_with(std::uint32_t number, const Host& there);
+  struct Group {
+    int number = 0;  // of the network
+    Way way;
+    std::uint64_t counted = 0;  // as of a receiver
+  };
+  std::uint32_t keep(Way& way, MessagePointer message) const;
+  MessagePointer arrived_with(const Packet& packet, const Host& there);
   void arm();
   void arrive(const Packet& packet);
   void receive();
@@ -127,6 +139,7 @@ class DatagramHosts::Host {
   const std::size_t number_;
   const std::size_t overtaken_;
   std::vector<std::unique_ptr<Way>> ways_;  // by node
+  std::vector<std::unique_ptr<Group>> groups_;
   std::uint32_t spread_ = 0;
   std::uint64_t counted_ = 0;  // the last batch in which it was found to be a receiver
   std::vector<Letter> outbox_, leaving_;

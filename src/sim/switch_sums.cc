@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "cluster/multicast.h"
 #include "protocol/bounded/loss_budget.h"
 #include "sim/outage.h"
 
@@ -73,6 +75,17 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
   }
   // Whoever sends to it, by their numbers.
   void answers(Host* sender) { senders_.push_back(sender); }
+  // Once all are there. What goes to all of them leaves once, where the network has it.
+  void multicasts(const cluster::Routes& routes) {
+    std::vector<int> to;
+    for (const Host* const sender : senders_) to.push_back(sender->node());
+    Network& network = sums_.simulation_.network();
+    const std::vector<int> tree = cluster::multicast_tree(network.cluster(), routes, node(), to);
+    if (tree.empty()) return;
+    group_ = add_group(network.add_multicast(tree));
+    box_.send_once(sums_.job_.terms.job, true);
+  }
+  std::size_t senders() const { return senders_.size(); }
   protocol::SwitchCounters counters() const { return *box_.counters(sums_.job_.terms.job); }
 
  private:
@@ -97,6 +110,10 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
     for (const protocol::SwitchAction& action : actions) {
       const MessagePointer answer = make(action.header, action.payload);
       if (action.to == protocol::SwitchAction::To::above) post(*above_, answer);
+      if (action.to == protocol::SwitchAction::To::all && group_) {
+        post_all(*group_, answer);
+        continue;
+      }
       for (const protocol::Peer& peer : action.peers)
         post(*senders_[static_cast<std::size_t>(peer.host)], answer);
     }
@@ -106,6 +123,7 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
   protocol::AggregationSwitch box_;
   SwitchHost* const above_;
   std::vector<Host*> senders_;
+  std::optional<std::size_t> group_;
 };
 
 class SwitchSums::WorkerHost : public DatagramHosts::Host {
@@ -247,6 +265,14 @@ SwitchSums::SwitchSums(Simulation& simulation, const SwitchSumsOptions& options)
     for (std::size_t w = 0; w < racks[r].size(); ++w) add(racks[r][w], w, 1 + r, 1);
   for (std::size_t rank = 0; racks.empty() && rank < workers; ++rank)
     add(static_cast<int>(rank), rank, 0, switches_.size());
+  // As with `talweg switch`: from one switch to others there is none, nor to one worker alone.
+  std::vector<SwitchHost*> able;
+  for (std::size_t s = racks.empty() ? 0 : 1; s < switches_.size(); ++s)
+    if (cluster.nodes[at(switches_[s]->node())].can_multicast && switches_[s]->senders() > 1)
+      able.push_back(switches_[s].get());
+  if (able.empty()) return;
+  const cluster::Routes routes(cluster);
+  for (SwitchHost* const host : able) host->multicasts(routes);
 }
 
 SwitchSums::~SwitchSums() = default;

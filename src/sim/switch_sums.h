@@ -8,7 +8,8 @@
 // With racks, each worker sends to its rack's switch, and these to the one above.
 //
 // Every worker of the cluster takes part. Several switches share a vector as the threads of one do: block b
-// is the b mod n'th one's. Results go to each worker by itself, as `talweg switch` sends them. A datagram
+// is the b mod n'th one's. Results go to each worker by itself, as `talweg switch` sends them; where its
+// node can multicast, and whoever has to copy on the way to its workers, once to all of them. A datagram
 // fills a packet of the transport's size, and has a tag; slots are lent as `talweg switch` lends them. A sum
 // that has not ended after 20 minutes has failed.
 #pragma once
