@@ -10,7 +10,7 @@ struct SwitchCounters {
   std::uint64_t contributions = 0;  // entries that were summed
   std::uint64_t adverts = 0;        // entries without data that counted
   std::uint64_t rounds = 0;         // results that were sent to all
-  std::uint64_t multicast = 0;      // of these, sent once for all of them
+  std::uint64_t multicast = 0;      // datagrams with some of these that were sent once, for all
   std::uint64_t absences = 0;       // parts of workers that rounds have ended without
   std::uint64_t repeated = 0;       // results that were sent again, to one
   std::uint64_t duplicates = 0;     // contributions that had been heard, to rounds that still fill
@@ -44,7 +44,7 @@ inline constexpr SwitchCounterField kSwitchCounters[] = {
     {"contributions", &SwitchCounters::contributions, "Blocks that were summed."},
     {"adverts", &SwitchCounters::adverts, "Parts of rounds without data."},
     {"rounds", &SwitchCounters::rounds, "Results that were sent to all workers."},
-    {"multicast", &SwitchCounters::multicast, "Of these, results that were sent once, by multicast."},
+    {"multicast", &SwitchCounters::multicast, "Datagrams with results that were sent once for all workers."},
     {"absences", &SwitchCounters::absences, "Parts of workers that rounds have ended without."},
     {"repeated", &SwitchCounters::repeated, "Results that were sent again, to one."},
     {"duplicates", &SwitchCounters::duplicates, "Contributions that had been heard."},
