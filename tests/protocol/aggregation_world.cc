@@ -105,6 +105,7 @@ void AggregationWorld::next_sum(Job& job, Member& member) {
   Sum sum = t.sum;
   sum.out = member.out.data() + kGuard;
   sum.in = t.in_place ? sum.out : member.in.data();
+  if (t.width > 0) sum = begin_rows(t, member);
   member.running = true;
   member.worker->start(sum, static_cast<std::uint32_t>(member.sum), now_ns_ + kPatience, now_ns_);
   arm(job, member);

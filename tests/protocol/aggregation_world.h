@@ -64,6 +64,9 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(flushed, "a block too small for its scale was summed")                 \
   X(pairs, "elements that are not zero were summed by their keys")         \
   X(coded, "floats were summed as codes of few bits with scales")          \
+  X(rows, "a sparse tensor was summed by rows")                            \
+  X(long_rows, "rows were longer than a block")                            \
+  X(no_rows, "a worker of others that had rows had none")                  \
   X(cut, "pairs that the switch had no room for were sent again")          \
   X(ordered, "floats were summed in the order of workers")                 \
   X(tree, "a sum was made by two levels of switches")                      \
@@ -110,8 +113,11 @@ class AggregationWorld {
 
   void plan_job(std::size_t number);
   void plan_sums(Job& job);
+  void plan_rows(Job& job);
   void open(Job& job);
   void next_sum(Job& job, Member& member);
+  static Sum begin_rows(const Tensor& tensor, Member& member);
+  void end_rows(const Tensor& tensor, Member& member);
   void expect(Job& job, std::size_t sum);
   static void expect_coded(const Job& job, Tensor& tensor, std::size_t first);
   void check(Job& job, Member& member, std::size_t sum);

@@ -1,10 +1,12 @@
 // What a world of aggregation consists of; for its own sources.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernel/half.h"
@@ -52,11 +54,22 @@ struct AggregationWorld::Tensor {
   Sum sum;  // without pointers
   bool in_place = false;
   std::vector<std::vector<std::byte>> inputs;
+  std::size_t width = 0;  // of rows; 0: it is no sparse tensor
+  std::vector<std::vector<std::int64_t>>
+      keys;                          // of each worker's rows, which its input has, and zeros elsewhere
   std::vector<double> expected;      // by element; NaN where it is none
   std::vector<double> bound;         // of coded formats: how far off each may be
   std::vector<std::byte> first_out;  // of who was done first: all others have the same bits
   bool by_order = false;             // which depend on the order in which contributions came
   std::uint32_t first_epoch = 0;
+
+  // Where the block, or unit of a row, begins and ends that has this element.
+  std::pair<std::size_t, std::size_t> block_of(std::size_t element) const {
+    const std::size_t row = width == 0 ? 0 : element / width * width;
+    const std::size_t length = width == 0 ? sum.block : units_of(width, sum.format, sum.block).length;
+    const std::size_t first = row + (element - row) / length * length;
+    return {first, std::min<std::size_t>(width == 0 ? sum.count : row + width, first + length)};
+  }
 };
 
 struct AggregationWorld::Member : DatagramSink {
@@ -68,6 +81,8 @@ struct AggregationWorld::Member : DatagramSink {
   std::uint64_t life = 0;
   std::unique_ptr<AggregationWorker> worker;
   std::vector<std::byte> in, out;
+  Rows rows;  // of a sparse tensor: what `in` is then
+  RowSums row_sums;
   std::size_t sum = 0;                                                   // that it is at, or will be
   std::map<std::pair<std::uint16_t, std::uint8_t>, std::uint64_t> said;  // by slot and column: its last key
   bool running = false;

@@ -55,6 +55,7 @@ void AggregationWorld::plan_job(std::size_t number) {
   if (job->racks > 1) hit(AggregationMark::tree);
   if (random_.below(4) == 0) job->crash_ns = 20'000 + static_cast<std::int64_t>(random_.below(1'000'000));
   plan_sums(*job);
+  plan_rows(*job);
   jobs_.push_back(std::move(job));
 }
 
@@ -198,8 +199,7 @@ void AggregationWorld::expect(Job& job, std::size_t number) {
     } else if (wire::is_coded(t.sum.format)) {
       if (i % t.sum.block == 0) expect_coded(job, t, i);
     } else if (t.sum.format == AggregationFormat::scaled) {
-      const std::size_t first = i / t.sum.block * t.sum.block;
-      const std::size_t end = std::min<std::size_t>(t.sum.count, first + t.sum.block);
+      const auto [first, end] = t.block_of(i);
       bool finite = true;
       int most = -1000;  // 2^most is above all
       for (const auto& in : t.inputs)
@@ -239,6 +239,7 @@ void AggregationWorld::expect(Job& job, std::size_t number) {
 
 void AggregationWorld::check(Job& job, Member& member, std::size_t number) {
   Tensor& t = job.sums[number];
+  if (t.width > 0) end_rows(t, member);
   const std::byte* const out = member.out.data() + kGuard;
   const std::string where =
       fmt::format("job {} sum {} ({}) worker {}", job.id, number, wire::name(t.sum.format), member.number);

@@ -15,6 +15,10 @@ void OwnPairs::reset(const Sum& sum, std::uint64_t columns) {
   windows_.assign(columns, {});
   values_.resize(columns * most_);
   distances_.resize(columns * most_);
+  if (sum.rows == nullptr) return;
+  rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block),
+              {kGranule, sum.lane, sum.lanes, columns});
+  taken_.assign(columns, 0);
 }
 
 std::uint64_t OwnPairs::keys(std::uint64_t column) const {
@@ -46,9 +50,8 @@ void OwnPairs::drop(std::size_t column, std::uint64_t block) {
 void OwnPairs::take(std::size_t column) {
   Window& window = windows_[column];
   if (window.next == wire::kNeverNext) return;
+  if (sum_.rows != nullptr) return take_rows(column);
   const std::uint64_t end = keys(column);
-  float* const v = values(column);
-  std::uint16_t* const d = distances(column);
   for (std::uint64_t key = window.next; key < end; key = (key / kGranule + 1) * kGranule) {
     const std::uint64_t first = key / kGranule * kGranule;
     const std::byte* const in = sum_.in + element(column, first) * sizeof(float);
@@ -56,16 +59,33 @@ void OwnPairs::take(std::size_t column) {
     std::uint64_t held = kernel::nonzero_elements(in, length) & ~std::uint64_t{0} << (key - first);
     for (; held != 0; held &= held - 1) {
       const auto i = static_cast<std::uint64_t>(std::countr_zero(held));
-      const std::uint64_t distance = first + i - window.block;
-      if (window.count == most_ || distance > wire::kFarthestKey) {
-        window.next = first + i;
-        return;
-      }
-      std::memcpy(v + window.count, in + i * sizeof(float), sizeof(float));
-      d[window.count++] = static_cast<std::uint16_t>(distance);
+      if (!keep(column, first + i, in + i * sizeof(float))) return;
     }
   }
   window.next = wire::kNeverNext;
+}
+
+void OwnPairs::take_rows(std::size_t column) {
+  const std::span<const std::uint64_t> places = rows_.places(column);
+  for (std::size_t& taken = taken_[column]; taken < places.size(); ++taken) {
+    const std::uint64_t place = places[taken];
+    if (!keep(column, key_of(rows_.unit_at(place)),
+              sum_.rows->values + rows_.element_at(place) * sizeof(float)))
+      return;
+  }
+  windows_[column].next = wire::kNeverNext;
+}
+
+bool OwnPairs::keep(std::size_t column, std::uint64_t key, const std::byte* value) {
+  Window& window = windows_[column];
+  const std::uint64_t distance = key - window.block;
+  if (window.count == most_ || distance > wire::kFarthestKey) {
+    window.next = key;
+    return false;
+  }
+  std::memcpy(values(column) + window.count, value, sizeof(float));
+  distances(column)[window.count++] = static_cast<std::uint16_t>(distance);
+  return true;
 }
 
 void OwnPairs::write(std::size_t column, std::byte* data) const {
@@ -77,13 +97,19 @@ void OwnPairs::write(std::size_t column, std::byte* data) const {
 
 void OwnPairs::accept(std::size_t column, std::uint64_t block, std::uint64_t next,
                       std::span<const std::byte> data) const {
+  const wire::PairsOnWire pairs(data);
+  if (sum_.rows != nullptr) {
+    for (std::size_t i = 0; i < pairs.count; ++i)
+      std::memcpy(sum_.rows->sums->add(element(column, block + pairs.distance(i))),
+                  pairs.values + i * sizeof(float), sizeof(float));
+    return;
+  }
   const std::uint64_t end = std::min(next, keys(column));
   for (std::uint64_t key = block; key < end;) {
     const std::uint64_t stop = std::min((key / kGranule + 1) * kGranule, end);
     std::memset(sum_.out + element(column, key) * sizeof(float), 0, (stop - key) * sizeof(float));
     key = stop;
   }
-  const wire::PairsOnWire pairs(data);
   for (std::size_t i = 0; i < pairs.count; ++i)
     std::memcpy(sum_.out + element(column, block + pairs.distance(i)) * sizeof(float),
                 pairs.values + i * sizeof(float), sizeof(float));

@@ -15,6 +15,8 @@
 // A column keeps what it says in a round until it is told to go on, so that each element is read once,
 // however little of what a worker says has room in a round. `in` may be `out`: elements are written once
 // they, and all before them in their column, have been read.
+//
+// Of a sum by rows (row_sums.h) a worker's elements are those of its rows, also where they are zero.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +24,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/aggregation/own_rows.h"
 #include "protocol/aggregation/tensor.h"
 
 namespace talweg::protocol {
@@ -57,8 +60,15 @@ class OwnPairs {
   }
   float* values(std::size_t column) { return values_.data() + column * most_; }
   std::uint16_t* distances(std::size_t column) { return distances_.data() + column * most_; }
+  // What element() says of this key is `unit`.
+  std::uint64_t key_of(std::uint64_t unit) const {
+    return unit / kGranule / sum_.lanes / columns_ * kGranule + unit % kGranule;
+  }
   void drop(std::size_t column, std::uint64_t block);
   void take(std::size_t column);
+  void take_rows(std::size_t column);
+  // Whether there is room for the next one; it is in then.
+  bool keep(std::size_t column, std::uint64_t key, const std::byte* value);
 
   Sum sum_;
   std::uint64_t columns_ = 1;
@@ -66,6 +76,8 @@ class OwnPairs {
   std::vector<Window> windows_;
   std::vector<float> values_;
   std::vector<std::uint16_t> distances_;
+  OwnRows rows_;
+  std::vector<std::size_t> taken_;  // of each column's places
 };
 
 }  // namespace talweg::protocol

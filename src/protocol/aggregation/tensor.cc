@@ -15,7 +15,9 @@ namespace talweg::protocol {
 namespace {
 
 std::uint64_t blocks_of_lane(const Sum& sum) {
-  const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
+  const std::uint64_t all = sum.rows != nullptr
+                                ? sum.rows->limit * units_of(sum.rows->width, sum.format, sum.block).per_row
+                                : (sum.count + sum.block - 1) / sum.block;
   return all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
 }
 
@@ -66,11 +68,32 @@ std::string wrong_tolerance(const Sum& sum) {
   return t.rescale && sum.format == wire::AggregationFormat::i32 ? "integers are not rescaled" : "";
 }
 
-void SummedTensor::reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed) {
+std::string wrong_rows(const Sum& sum) {
+  if (sum.rows == nullptr) return {};
+  constexpr std::uint64_t kMostElements = std::uint64_t{1} << 62;
+  const Rows& rows = *sum.rows;
+  if (rows.limit > Rows::kMostKeys || rows.width == 0 ||
+      (rows.limit > 0 && rows.width > kMostElements / rows.limit))
+    return fmt::format("{} rows of {} elements: expected up to {} of 1 and more, and 2^62 elements in all",
+                       rows.limit, rows.width, Rows::kMostKeys);
+  if (sum.count != rows.elements() || rows.sums == nullptr)
+    return fmt::format("{} elements, of which {} rows of {} are no part", sum.count, rows.limit, rows.width);
+  if (wire::is_coded(sum.format) || sum.tolerance.ppm > 0 || sum.tolerance.residual != nullptr)
+    return "rows travel as they are, and all of them";
+  return {};
+}
+
+void SummedTensor::reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed, std::uint64_t columns) {
   sum_ = sum;
   workers_ = workers;
   blocks_ = blocks_of_lane(sum);
   seed_ = seed;
+  columns_ = columns;
+  if (sum.rows != nullptr) {
+    rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block),
+                {1, sum.lane, sum.lanes, columns});
+    return;
+  }
   if (wire::is_coded(sum.format) && sum.tolerance.residual != nullptr)
     scratch_.resize(std::max(sum.block * sizeof(float), wire::data_bytes(sum.format, sum.block)));
   if (!sum.sparse) return;
@@ -96,22 +119,45 @@ kernel::Rounding SummedTensor::rounding(std::uint64_t block) const {
   return sum_.tolerance.residual != nullptr ? kernel::Rounding{} : at_random(seed_, first_element(block));
 }
 
+std::optional<std::uint64_t> SummedTensor::place_from(std::uint64_t block) const {
+  const std::uint64_t column = block % columns_;
+  const std::span<const std::uint64_t> own = rows_.places(column);
+  const std::size_t before = rows_.before(column, unit_of(block));
+  if (before == own.size()) return std::nullopt;
+  return own[before];
+}
+
+// Of one that this worker has.
+const std::byte* SummedTensor::in(std::uint64_t block) const {
+  if (sum_.rows == nullptr) return sum_.in + offset(block);
+  return sum_.rows->values + rows_.element_at(*place_from(block)) * wire::bytes_in_memory(sum_.format);
+}
+
 std::uint16_t SummedTensor::count_of(std::uint64_t block) const {
+  if (sum_.rows != nullptr) return static_cast<std::uint16_t>(rows_.length_of(unit_of(block)));
   return static_cast<std::uint16_t>(std::min<std::size_t>(sum_.block, sum_.count - first_element(block)));
 }
 
 bool SummedTensor::owns(std::uint64_t block) const {
+  if (sum_.rows != nullptr) {
+    const auto place = place_from(block);
+    return place && rows_.unit_at(*place) == unit_of(block);
+  }
   return !sum_.sparse || (holds_[block / 64] >> (block % 64) & 1) != 0;
 }
 
 std::uint64_t SummedTensor::owned_from(std::uint64_t block, std::uint64_t step) const {
+  if (sum_.rows != nullptr) {
+    const auto place = place_from(block);
+    return place ? rows_.unit_at(*place) / sum_.lanes : wire::kNeverNext;
+  }
   while (block < blocks_ && !owns(block)) block += step;
   return block < blocks_ ? block : wire::kNeverNext;
 }
 
 std::int16_t SummedTensor::exponent(std::uint64_t block) const {
   if (!is_scaled() || block == wire::kNeverNext) return wire::kZeroExponent;
-  return exponent_of(kernel::max_magnitude(sum_.in + offset(block), count_of(block)));
+  return exponent_of(kernel::max_magnitude(in(block), count_of(block)));
 }
 
 bool SummedTensor::travels(std::int16_t exponent) const {
@@ -119,7 +165,7 @@ bool SummedTensor::travels(std::int16_t exponent) const {
 }
 
 void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* data) {
-  const std::byte* in = sum_.in + offset(block);
+  const std::byte* in = this->in(block);
   const std::size_t count = count_of(block);
   if (is_scaled()) {
     const BlockScale scale = scale_of(exponent, workers_);
@@ -182,7 +228,10 @@ void SummedTensor::rescale(std::uint64_t block, std::size_t absent) {
 }
 
 void SummedTensor::accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data) {
-  std::byte* const out = sum_.out + offset(block);
+  // Whose exponent is known somebody has.
+  if (sum_.rows != nullptr && data.empty() && !is_scaled()) return;
+  std::byte* const out =
+      sum_.rows != nullptr ? sum_.rows->sums->add(unit_of(block)) : sum_.out + offset(block);
   const std::size_t count = count_of(block);
   const std::size_t bytes = count * wire::bytes_in_memory(sum_.format);
   const BlockScale scale = scale_of(is_scaled() ? exponent : wire::kZeroExponent, workers_);

@@ -6,16 +6,20 @@
 //   tensor.write(b, exponent, data);       // a block as it travels
 //   tensor.accept(b, exponent, data);      // its sum
 //
-// `in` may be `out`: a block is overwritten when its sum is accepted, and is not read from then on.
+// `in` may be `out`: a block is overwritten when its sum is accepted, and is not read from then on. Of a sum
+// by rows (row_sums.h) a block is a unit of one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "protocol/aggregation/coded_blocks.h"
+#include "protocol/aggregation/own_rows.h"
+#include "protocol/aggregation/row_sums.h"
 #include "protocol/aggregation/scaling.h"
 #include "wire/aggregation.h"
 
@@ -68,18 +72,25 @@ struct Sum {
   std::uint16_t lane = 0;
   std::uint16_t lanes = 1;
   Tolerance tolerance = {};
+  // Of a sparse tensor by rows: `in` and `out` are not looked at, `count` is rows->elements(), and it is
+  // `sparse`. Not of coded formats. What all lanes come to is added to
+  // rows->sums, which have been reset. Else null.
+  const Rows* rows = nullptr;
 };
 
 // What is wrong with what may be missing of it; empty: nothing.
 std::string wrong_tolerance(const Sum& sum);
+// What is wrong with its rows; empty: nothing, or it has none.
+std::string wrong_rows(const Sum& sum);
 // So many blocks of each worker's, of its lane. The last block may be shorter than the others: whichever are
 // missing, their elements are no more than may be.
 std::uint64_t blocks_that_may_be_missing(const Sum& sum);
 
 class SummedTensor {
  public:
-  // `seed`: of what is rounded at random (coding_seed).
-  void reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed = 0);
+  // `seed`: of what is rounded at random (coding_seed). `columns`: of a sum by rows, among which its blocks
+  // are dealt out in turn.
+  void reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed = 0, std::uint64_t columns = 1);
 
   const Sum& sum() const { return sum_; }
   std::uint64_t blocks() const { return blocks_; }  // of its lane, by whose numbers all others are
@@ -89,7 +100,8 @@ class SummedTensor {
   }
   // Whether this worker has data for the block: all of a dense tensor, also where they are zero.
   bool owns(std::uint64_t block) const;
-  // This worker's first block from `block` on in steps of `step`; kNeverNext: none.
+  // This worker's first block from `block` on in steps of `step`, of a sum by rows as many as there are
+  // columns; kNeverNext: none.
   std::uint64_t owned_from(std::uint64_t block, std::uint64_t step) const;
   // What is said of the block beforehand; kZeroExponent in formats that say nothing.
   std::int16_t exponent(std::uint64_t block) const;
@@ -97,7 +109,7 @@ class SummedTensor {
   bool travels(std::int16_t exponent) const;
   // count_of(block) elements, as they travel.
   void write(std::uint64_t block, std::int16_t exponent, std::byte* data);
-  // The sum of a block. `data` are empty where nobody had any.
+  // The sum of a block. `data` are empty where nobody had any, or, of an exponent, all had zeros.
   void accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data);
   // Before that, of a block in whose sum this worker's part is, or is missing.
   void remember(std::uint64_t block, bool missing);
@@ -111,6 +123,10 @@ class SummedTensor {
   std::size_t offset(std::uint64_t block) const {
     return first_element(block) * wire::bytes_in_memory(sum_.format);
   }
+  std::uint64_t unit_of(std::uint64_t block) const { return sum_.lane + block * sum_.lanes; }
+  // Of a sum by rows: the place of this worker's first block from `block` on in its column; empty: none.
+  std::optional<std::uint64_t> place_from(std::uint64_t block) const;
+  const std::byte* in(std::uint64_t block) const;
 
   Sum sum_;
   std::uint32_t workers_ = 1;
@@ -118,6 +134,8 @@ class SummedTensor {
   std::vector<std::uint64_t> holds_;  // a bit per block, of sparse ones
   std::uint64_t seed_ = 0;
   std::vector<std::byte> scratch_;  // of coded formats: a block with its residual, or as it travels
+  OwnRows rows_;
+  std::uint64_t columns_ = 1;
 };
 
 }  // namespace talweg::protocol

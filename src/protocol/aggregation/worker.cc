@@ -26,6 +26,9 @@ constexpr std::size_t kAsked = 4;
 // are asked about than one in so many.
 constexpr std::int64_t kLongRound = 4;
 constexpr std::int64_t kManySlots = 32;
+// Rounds with data of each column, of a sum by rows: with fewer the first ones, in which columns say where
+// they begin, would be most of all.
+constexpr std::uint64_t kRounds = 8;
 
 }  // namespace
 
@@ -88,14 +91,19 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
   if (const std::string wrong = wrong_tolerance(sum); !wrong.empty())
     refuse("sum {} of job {}: {}", operation, terms_.job, wrong);
+  if (const std::string wrong = wrong_rows(sum); !wrong.empty())
+    refuse("sum {} of job {}: {}", operation, terms_.job, wrong);
+  step_ = columns_for(sum);
   if (sum.format == wire::AggregationFormat::pairs) {
     Sum granules = sum;
     granules.block = OwnPairs::kGranule;
     granules.sparse = false;
+    granules.rows = nullptr;
     tensor_.reset(granules, terms_.workers);
     pairs_.reset(sum, step());
   } else {
-    tensor_.reset(sum, terms_.workers, coding_seed(operation, Coder::worker, terms_.rack, terms_.worker));
+    tensor_.reset(sum, terms_.workers, coding_seed(operation, Coder::worker, terms_.rack, terms_.worker),
+                  step());
   }
   const std::uint64_t allowance = std::min<std::uint64_t>(blocks_that_may_be_missing(sum), 0xffff);
   absent_ = {tensor_.blocks(), allowance, 0, 0};
@@ -115,7 +123,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   quiet_ns_ = now_ns + quiet_after_ns();
   wake_at(quiet_ns_);
   const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
-  for (std::size_t i = 0; i < columns_.size() && i < tensor_.blocks(); ++i) {
+  const std::uint64_t used = std::min(step(), tensor_.blocks());
+  for (std::size_t i = 0; i < used; ++i) {
     Column& column = columns_[i];
     column.open = column.first = column.fresh = column.chosen = true;
     column.block = agrees_first ? kNoBlock : by_pairs() ? 0 : i;
@@ -125,9 +134,25 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     look_ahead(column, i);
     ++open_;
   }
-  for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < tensor_.blocks(); ++slot)
-    send_chosen(slot, now_ns);
+  for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < used; ++slot) send_chosen(slot, now_ns);
   if (open_ == 0) next_ns_ = kNeverTime;
+}
+
+// Of a sum by rows no more than its rows are worth, in whole slots. All workers find the same.
+std::uint64_t AggregationWorker::columns_for(const Sum& sum) const {
+  if (sum.rows == nullptr) return columns_.size();
+  const RowUnits units = units_of(sum.rows->width, sum.format, sum.block);
+  std::uint64_t in_round = sum.lanes, at_once = kRounds * sum.lanes;
+  if (sum.format == wire::AggregationFormat::pairs) {
+    in_round *= wire::most_elements(sum.format, sum.block);
+    at_once *= wire::kFarthestKey;
+  } else {
+    at_once = std::numeric_limits<std::uint64_t>::max();
+  }
+  const std::uint64_t columns =
+      std::max(sum.rows->in_all * units.per_row / (kRounds * in_round), sum.rows->elements() / at_once);
+  const std::uint64_t whole = (columns / terms_.columns + 1) * terms_.columns;
+  return std::min<std::uint64_t>(whole, columns_.size());
 }
 
 bool AggregationWorker::is_missing(const AggregationEntry& entry, std::span<const std::byte> data) const {
@@ -381,6 +406,7 @@ void AggregationWorker::finish_blocks(Column& column, std::size_t index, const A
     if (entry.absent > 0 && tensor_.sum().tolerance.rescale) tensor_.rescale(column.block, entry.absent);
     block = column.block + step();
   }
+  if (tensor_.sum().rows != nullptr) return;
   const std::uint64_t end = std::min(entry.next, tensor_.blocks());
   for (; block < end; block += step()) tensor_.accept(block, wire::kZeroExponent, {});
 }
@@ -515,7 +541,7 @@ std::string AggregationWorker::who_is_missing() const {
   else if (heard_)
     who = "the switch has not said whom it waits for";
   return fmt::format("{} of {} columns have not ended by the deadline: {}", open_,
-                     std::min<std::uint64_t>(columns_.size(), tensor_.blocks()), who);
+                     std::min(step(), tensor_.blocks()), who);
 }
 
 }  // namespace talweg::protocol

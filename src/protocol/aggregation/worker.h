@@ -145,7 +145,9 @@ class AggregationWorker {
   };
 
   std::size_t index(std::size_t slot, std::size_t column) const { return slot * terms_.columns + column; }
-  std::uint64_t step() const { return columns_.size(); }
+  // Columns among which the operation's blocks are dealt out.
+  std::uint64_t step() const { return step_; }
+  std::uint64_t columns_for(const Sum& sum) const;
   const Column* matching(std::size_t slot, const wire::AggregationEntry& entry) const;
   void look_ahead(Column& column, std::size_t index);
   void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
@@ -182,6 +184,7 @@ class AggregationWorker {
   OwnPairs pairs_;  // of a sum that has this format; the tensor's blocks are its granules
   RoundTimer timer_;
   std::vector<Column> columns_;
+  std::uint64_t step_ = 1;  // the first of them
   std::vector<std::byte> packet_;
   std::uint64_t numbers_ = 0;       // contributions sent; the wire has 16 bits of it
   std::uint64_t newest_ended_ = 0;  // the highest number that a round which has ended was sent in

@@ -44,6 +44,7 @@ struct SumTask {
   SumForm form = SumForm::dense;
   Tolerance tolerance = {};     // without `losses`, which its QueuedSum has
   std::int64_t silence_ns = 0;  // nothing comes of it for so long: what makes it is left; 0: as that has it
+  const Rows* rows = nullptr;   // of a sparse tensor by rows, whose memory is not that of a vector
 };
 
 // Shares of a vector that are not zero.

@@ -45,7 +45,7 @@ std::shared_ptr<QueuedSum> SumQueue::next() {
   if (line_.empty() || line_.front()->state != QueuedSum::State::decided) return nullptr;
   std::shared_ptr<QueuedSum> sum = line_.front();
   const SumTask& task = sum->task;
-  if (task.in == task.out) {
+  if (task.rows == nullptr && task.in == task.out) {
     sum->kept.reset(new (std::nothrow) std::byte[task.bytes]);
     if (sum->kept == nullptr) {
       close();
