@@ -310,27 +310,30 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
            v.out_bytes, v.in_bytes);
   protocol::Sum sum{v.in,
                     v.out,
-                    v.in_bytes / element,
+                    v.rows != nullptr ? v.rows->elements() : v.in_bytes / element,
                     v.format,
                     terms_.block,
-                    v.sparse,
+                    v.sparse || v.rows != nullptr,
                     0,
                     static_cast<std::uint16_t>(lanes_.size()),
-                    v.tolerance};
-  if (const std::string wrong = protocol::wrong_tolerance(sum); !wrong.empty())
-    refuse("{}: {}", where_, wrong);
+                    v.tolerance,
+                    v.rows};
+  for (const std::string& wrong : {protocol::wrong_tolerance(sum), protocol::wrong_rows(sum)})
+    if (!wrong.empty()) refuse("{}: {}", where_, wrong);
   if (v.tolerance.ppm > 0 && !options_.tolerant)
     refuse("{}: a part of this sum may be missing, and that was not said when it was joined", where_);
   hear();
   const wire::SwitchSum before = current_;
-  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format),
-              v.sparse || v.format == wire::AggregationFormat::pairs};
+  current_ = {current_.sum + 1, sum.count, static_cast<std::uint8_t>(v.format),
+              sum.sparse || v.format == wire::AggregationFormat::pairs};
   if (left_ && left_->sums < current_.sum) fail_for_left();
   const std::int64_t now = now_ns();
   running_ = true;
   started_ns_ = now;
   counted_ = counters();
   announce_ns_ = now + kSlowNs;
+  if (v.rows != nullptr)
+    v.rows->sums->reset(v.format, protocol::units_of(v.rows->width, v.format, sum.block), v.rows->width);
   for (const auto& lane : lanes_) {
     lane->worker.start(sum, current_.sum, deadline_ns, now);
     ++sum.lane;

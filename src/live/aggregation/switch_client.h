@@ -89,6 +89,9 @@ struct SwitchVector {
   // What may be missing, where SwitchClientOptions::tolerant is set; the same part for all workers. The first
   // protocol::LingerTime::kWarmUp sums of a job lose nothing.
   protocol::Tolerance tolerance = {};
+  // Of a sparse tensor by rows: nothing is said of memory then, and the result is in rows->sums, to be
+  // finished. All workers have the same `in_all`, or the sum does not end. Else null.
+  const protocol::Rows* rows = nullptr;
 };
 
 class SwitchClient {
