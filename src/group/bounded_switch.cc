@@ -1,18 +1,16 @@
 #include "group/bounded_switch.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 #include <vector>
 
-#include "base/fail.h"
 #include "base/log.h"
 #include "group/bounded_checks.h"
 #include "group/bounded_lost.h"
+#include "group/switch_vote.h"
 #include "kernel/reduce.h"
 #include "live/system.h"
 #include "protocol/bounded/loss_budget.h"
@@ -22,13 +20,9 @@ namespace talweg::group {
 
 namespace {
 
-using protocol::QueuedSum;
 using protocol::SumWay;
 
-constexpr int kLookMs = 100;                 // from one look at who has gone to the next
 constexpr std::size_t kMostPredicted = 256;  // sizes of vectors
-// Of what ranks say once the sum has ended: an error of its own says more than that a word has not come.
-constexpr std::int64_t kGraceNs = 1'000 * live::kMillisecondNs;
 
 // The limits beside p are of more than one call, or of all ranks: none is exceeded where each rank keeps the
 // least of them in each call.
@@ -185,7 +179,8 @@ std::optional<LossReport> BoundedSwitch::sum(const BoundedCall& call, const std:
   task_.silence_ns = std::max<std::int64_t>((deadline_ns - live::now_ns()) / 2, 1);
   try {
     streams_->go(*sum_, task_);
-    if (!have_it(deadline_ns, call.priority)) {
+    if (!all_have(*group_, *streams_, *sum_, *bell_, deadline_ns, call.priority,
+                  [this] { group_->miss_bounded({}); })) {
       leave(false);
       return std::nullopt;
     }
@@ -200,35 +195,6 @@ std::optional<LossReport> BoundedSwitch::sum(const BoundedCall& call, const std:
   if (call.reduction == ReduceOp::avg) kernel::divide(call.type, call.out, call.count, group_->size());
   keep_lost(losses.own, call);
   return report(call, losses);
-}
-
-// Whether all ranks have the sum, and it was the same one of the job.
-bool BoundedSwitch::have_it(std::int64_t deadline_ns, int priority) {
-  QueuedSum::State state{};
-  std::uint64_t mine = 0;
-  for (;;) {
-    const protocol::SumStream::Progress progress = streams_->look(*sum_);
-    state = progress.state;
-    if (state == QueuedSum::State::done) mine = std::uint64_t{1} << 32 | progress.number;
-    if (state == QueuedSum::State::done || state == QueuedSum::State::failed) break;
-    pollfd polled{bell_->fd(), POLLIN, 0};
-    if (::poll(&polled, 1, kLookMs) > 0) {
-      bell_->silence();
-      continue;
-    }
-    group_->miss_bounded({});
-    for (int r = 0; r < group_->size(); ++r)
-      if (r != group_->rank())
-        if (const auto failure = group_->failure_of(r)) throw Error(*failure);
-    if (live::now_ns() >= deadline_ns)
-      throw_error(ErrorCode::timeout, "the switch has not made the sum in time: {}", streams_->describe());
-  }
-  const std::int64_t left_ns = std::max<std::int64_t>(deadline_ns - live::now_ns(), 0) + kGraceNs;
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(group_->size()));
-  group_->all_gather(
-      &mine, all.data(), std::vector<std::size_t>(all.size(), 1), DataType::u64,
-      {.timeout = std::chrono::milliseconds(left_ns / live::kMillisecondNs), .priority = priority});
-  return mine != 0 && std::ranges::all_of(all, [&](std::uint64_t other) { return other == mine; });
 }
 
 LossReport BoundedSwitch::report(const BoundedCall& call, const protocol::SumLosses& losses) const {

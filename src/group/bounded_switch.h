@@ -74,7 +74,6 @@ class BoundedSwitch {
   std::uint64_t word_of(std::size_t count, DataType type);
   Prices prices_of(std::size_t count, std::size_t element_bytes) const;
   std::optional<double> seconds_of(std::size_t count, DataType type) const;
-  bool have_it(std::int64_t deadline_ns, int priority);
   LossReport report(const BoundedCall& call, const protocol::SumLosses& losses) const;
 
   const std::shared_ptr<GroupImpl> group_;

@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "group/buffers.h"
+#include "group/rows_switch.h"
 
 namespace talweg::group {
 
@@ -82,7 +83,7 @@ GroupImpl::~GroupImpl() {
     // A forked child has no part in it, and its copy can neither be stopped (the threads are not here) nor
     // taken apart (destroying what a thread waited for when the process was copied would wait for it).
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
-    for (auto* const streams : {&switch_, &bounded_switch_})
+    for (auto* const streams : {&switch_, &bounded_switch_, &rows_streams_})
       static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStreams>(std::move(*streams)));
     return;
   }
@@ -93,7 +94,7 @@ GroupImpl::~GroupImpl() {
   add_traffic(world_->observer().switched());
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
-  for (const auto& streams : {switch_, bounded_switch_})
+  for (const auto& streams : {switch_, bounded_switch_, rows_streams_})
     if (streams) streams->stop();
   // A callback may let go of the last group: its thread cannot wait for itself to end.
   if (world_->on_progress_thread())
@@ -332,9 +333,10 @@ std::string GroupImpl::describe() const {
   for (int node = size(); node < static_cast<int>(seats_.size()); ++node)
     if (losses_.knows(node))
       std::erase(helping, identity_.helpers[static_cast<std::size_t>(node - size())].name);
-  return fmt::format("{}aggregators: {}\nswitch: {}\n", description_,
+  return fmt::format("{}aggregators: {}\nswitch: {}{}\n", description_,
                      helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")),
-                     switch_ ? switch_->describe() : "none");
+                     switch_ ? switch_->describe() : "none",
+                     rows_streams_ ? "; of sparse tensors: " + rows_streams_->describe() : "");
 }
 
 std::string GroupImpl::host_of(int r) const {

@@ -32,6 +32,8 @@
 
 namespace talweg::group {
 
+class RowsSwitch;
+
 class GroupImpl : public Group, private Tenant, private protocol::Outbox {
  public:
   struct Identity {
@@ -104,6 +106,13 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void keep_bounded(std::shared_ptr<SwitchStreams> streams) {
     const auto guard = world_->lock();
     bounded_switch_ = std::move(streams);
+  }
+  // Sums of sparse tensors by its switches, from the first call on; null: it has none.
+  RowsSwitch* rows_switch();
+  // In a job of theirs: as keep_bounded().
+  void keep_rows(std::shared_ptr<SwitchStreams> streams) {
+    const auto guard = world_->lock();
+    rows_streams_ = std::move(streams);
   }
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
@@ -263,7 +272,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::shared_ptr<const forest::CostModel> paced_for_;
   std::unordered_map<std::uint32_t, CallPaces> paces_;  // for that network, by the digest of a plan
 
-  std::shared_ptr<SwitchStreams> switch_, bounded_switch_;
+  std::shared_ptr<SwitchStreams> switch_, bounded_switch_, rows_streams_;
+  std::unique_ptr<RowsSwitch> rows_switch_;
   // Plans by which calls may go through it, by those of their trees, while what is known of it stays.
   using SwitchPlans = std::map<std::tuple<const protocol::Plan*, wire::AggregationFormat, bool>,
                                std::shared_ptr<const protocol::StreamPlan>>;

@@ -205,7 +205,7 @@ void GroupImpl::add_lag(std::vector<double>& lag, std::int64_t now_ns) const {
 }
 
 void GroupImpl::add_traffic(observe::SwitchTraffic& traffic) const {
-  for (const auto& streams : {switch_, bounded_switch_}) {
+  for (const auto& streams : {switch_, bounded_switch_, rows_streams_}) {
     if (streams == nullptr) continue;
     traffic.any = true;
     const auto [sent, received] = streams->traffic();

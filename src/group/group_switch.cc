@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "forest/planner.h"
 #include "group/group_impl.h"
+#include "group/rows_switch.h"
 
 namespace talweg::group {
 
@@ -63,6 +65,12 @@ std::function<void()> GroupImpl::when_sums_change() {
     session_.look_again(live::now_ns());
     world_->rouse();
   };
+}
+
+RowsSwitch* GroupImpl::rows_switch() {
+  const auto guard = world_->lock();
+  if (rows_switch_ == nullptr && switch_ != nullptr) rows_switch_ = std::make_unique<RowsSwitch>(*this);
+  return rows_switch_.get();
 }
 
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,

@@ -241,7 +241,7 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   const double of_few = seconds_of_sum(client, few, sum, format, kShortSums);
   const double of_many = seconds_of_sum(client, many, sum, format, kLongSums);
   const auto [of_pairs, pairs] =
-      wish_.sparse == SwitchSparse::chosen && format == wire::AggregationFormat::f32
+      (wish_.sparse == SwitchSparse::chosen || wish_.rows) && format == wire::AggregationFormat::f32
           ? measure_pairs(client)
           : std::pair{0.0, std::size_t{0}};
   const double of_others =
@@ -297,6 +297,21 @@ double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat
   }
   if (per_pair == 0 || format != wire::AggregationFormat::f32) return std::numeric_limits<double>::infinity();
   return fixed + per_pair * of_all * held.elements;
+}
+
+// Whole blocks of float have been measured; of shorter ones what is said of each counts as ever.
+double SwitchStream::Cost::seconds_of_rows(double rows, std::size_t width, wire::AggregationFormat format,
+                                           protocol::SumForm form) const {
+  if (form == protocol::SumForm::pairs)
+    return seconds(1, format, form, {0, rows * static_cast<double>(width)});
+  const auto bytes = [](std::size_t elements, wire::AggregationFormat as) {
+    return static_cast<double>(wire::kAggregationEntryBytes + wire::data_bytes(as, elements));
+  };
+  const protocol::RowUnits units = protocol::units_of(width, format, std::max<std::size_t>(block, 1));
+  const double of_block =
+      per_byte * static_cast<double>(wire::data_bytes(wire::AggregationFormat::f32, block));
+  return fixed + rows * static_cast<double>(units.per_row) * of_block * bytes(units.length, format) /
+                     bytes(block, wire::AggregationFormat::f32);
 }
 
 void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
@@ -375,7 +390,8 @@ bool SwitchStream::step(live::SwitchClient& client) {
                               task.bytes,
                               pairs ? wire::AggregationFormat::pairs : task.format,
                               task.form != protocol::SumForm::dense,
-                              task.tolerance};
+                              task.tolerance,
+                              task.rows};
     if (wish_.tolerant) vector.tolerance.losses = &running_->losses;
     again_ = sent_again(client.counters());
     client.start(vector, now + kNoDeadlineNs);

@@ -54,6 +54,9 @@ class SwitchStream {
     // Of a vector of which so much is on any rank; infinity: not in this form.
     double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
                    const protocol::Held& held) const;
+    // The same of rows of which so many are on any rank, as blocks or pairs.
+    double seconds_of_rows(double rows, std::size_t width, wire::AggregationFormat format,
+                           protocol::SumForm form) const;
   };
   struct Traffic {  // bytes of datagrams so far
     std::uint64_t sent = 0, received = 0;
@@ -88,7 +91,9 @@ class SwitchStream {
 
  private:
   std::unique_lock<std::mutex> lock() const;
-  const char* what() const { return wish_.tolerant ? "bounded sums" : "sums"; }
+  const char* what() const {
+    return wish_.rows ? "sums of sparse tensors" : wish_.tolerant ? "bounded sums" : "sums";
+  }
   void serve();
   void serve(live::SwitchClient& client);
   bool step(live::SwitchClient& client);

@@ -80,6 +80,11 @@ struct SwitchStreams::Split : QueuedSum {
     bool empty = false;  // has nothing to sum
   };
   std::vector<Part> parts;
+  struct Rows {
+    protocol::Rows own;
+    protocol::RowSums sums;
+  };
+  std::vector<Rows> rows;   // of a sum of rows: what each part has
   std::vector<Part> other;  // until it is chosen: in the line of calls with a priority
   std::uint32_t other_life = 0;
 };
@@ -229,6 +234,7 @@ void SwitchStreams::learn(const protocol::SumTask& task, const protocol::VectorS
 void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
   auto& split = static_cast<Split&>(sum);
   split.task = task;
+  if (task.rows != nullptr) return go_rows(split);
   const std::size_t element = wire::bytes_in_memory(task.format);
   std::vector<double> rates;
   for (const Split::Part& part : split.parts) rates.push_back(part.share.rate);
@@ -245,6 +251,78 @@ void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
                                   task.tolerance, task.silence_ns});
     begin = end;
   }
+}
+
+// Rows are dealt out as elements are, whole ones.
+void SwitchStreams::go_rows(Split& split) {
+  const protocol::Rows& all = *split.task.rows;
+  std::vector<double> rates;
+  for (const Split::Part& part : split.parts) rates.push_back(part.share.rate);
+  const std::vector<std::size_t> ends = share_ends(all.elements(), rates);
+  const std::size_t row_bytes = all.width * wire::bytes_in_memory(split.task.format);
+  split.rows.resize(split.parts.size());  // they stay where they are
+  std::uint64_t begin = 0;
+  auto key = all.keys.begin();
+  for (std::size_t i = 0; i < split.parts.size(); ++i) {
+    Split::Part& part = split.parts[i];
+    const std::uint64_t end = i + 1 == split.parts.size() ? all.limit : ends[i] / all.width;
+    const auto next = std::lower_bound(key, all.keys.end(), all.first + static_cast<std::int64_t>(end));
+    protocol::Rows& own = split.rows[i].own;
+    own.keys = {key, next};
+    own.values = all.values + static_cast<std::size_t>(key - all.keys.begin()) * row_bytes;
+    own.limit = end - begin;
+    own.width = all.width;
+    own.in_all = static_cast<std::uint64_t>(static_cast<double>(all.in_all) * static_cast<double>(own.limit) /
+                                            static_cast<double>(all.limit));
+    own.sums = &split.rows[i].sums;
+    own.first = all.first + static_cast<std::int64_t>(begin);
+    part.empty = own.limit == 0;
+    protocol::SumTask task = split.task;
+    task.rows = &own;
+    if (part.empty)
+      part.stream->pass(*part.sum);
+    else
+      part.stream->go(*part.sum, task);
+    key = next;
+    begin = end;
+  }
+}
+
+std::optional<protocol::RowSums::Summed> SwitchStreams::take_rows(QueuedSum& sum) {
+  auto& split = static_cast<Split&>(sum);
+  std::vector<protocol::RowSums::Summed> parts;
+  std::size_t keys = 0;
+  for (std::size_t i = 0; i < split.rows.size(); ++i) {
+    if (split.parts[i].empty) continue;
+    auto part = split.rows[i].sums.finish(split.rows[i].own.first);
+    if (!part) return std::nullopt;
+    keys += part->keys.size();
+    parts.push_back(std::move(*part));
+  }
+  if (parts.size() == 1) return std::move(parts.front());
+  const std::size_t row_bytes = split.task.rows->width * wire::bytes_in_memory(split.task.format);
+  protocol::RowSums::Summed all;
+  all.keys.reserve(keys);
+  all.values = std::make_unique_for_overwrite<std::byte[]>(keys * row_bytes);
+  for (const auto& part : parts) {
+    std::memcpy(all.values.get() + all.keys.size() * row_bytes, part.values.get(),
+                part.keys.size() * row_bytes);
+    all.keys.insert(all.keys.end(), part.keys.begin(), part.keys.end());
+  }
+  return all;
+}
+
+double SwitchStreams::seconds_of_rows(const QueuedSum& sum, double rows, std::size_t width,
+                                      wire::AggregationFormat format, SumForm form, double on_links) {
+  double rates = 0, most = 0;
+  const auto& parts = static_cast<const Split&>(sum).parts;
+  for (const Split::Part& part : parts) rates += part.share.rate;
+  for (const Split::Part& part : parts)
+    most =
+        std::max(most, part.share.cost.seconds_of_rows(rows * part.share.rate / rates, width, format, form));
+  if (parts.size() == 1) return most;
+  const double bytes = rows * static_cast<double>(width * wire::bytes_in_memory(format));
+  return std::max(most, on_links * bytes * share_of_bytes(form, {1, 1}));
 }
 
 void SwitchStreams::pass(QueuedSum& sum) {

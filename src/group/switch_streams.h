@@ -62,6 +62,12 @@ class SwitchStreams final : public protocol::SumStream {
   // A task in place has its input back.
   void abandon(protocol::QueuedSum& sum) override;
   Progress look(const protocol::QueuedSum& sum) const override;
+  // Of a sum of rows that is done, once: its result. Empty: what has come is not whole rows.
+  static std::optional<protocol::RowSums::Summed> take_rows(protocol::QueuedSum& sum);
+  // What rows take, of which so many are on any rank, by those in whose line the sum is; of several no less
+  // than their bytes do at so many seconds each.
+  static double seconds_of_rows(const protocol::QueuedSum& sum, double rows, std::size_t width,
+                                wire::AggregationFormat format, protocol::SumForm form, double on_links);
   // Of a sum that is done, of which a part may be missing.
   static protocol::SumLosses losses(const protocol::QueuedSum& sum);
   // Elements that may be missing of each rank's in a sum by those that are there.
@@ -105,6 +111,7 @@ class SwitchStreams final : public protocol::SumStream {
   void open_at(Streams& streams, const std::string& job) const;
   void open_urgent();
   static void pass_other(Split& split);
+  static void go_rows(Split& split);
   bool enough(std::size_t there) const;
   const live::ForkMark mark_;  // in a forked child others' threads may hold the locks, for ever
   const SwitchWish wish_;

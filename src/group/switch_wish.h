@@ -51,10 +51,11 @@ struct SwitchWish {
   std::vector<At> at;    // each sums a part of every vector
   bool of_rack = false;  // other ranks may be at others, below the same one
   // Whether what sums cost is measured, as it decides whether they go by it, or in which form.
-  bool is_measured() const { return !always || sparse == SwitchSparse::chosen; }
+  bool is_measured() const { return !always || sparse == SwitchSparse::chosen || rows; }
   std::optional<wire::Secret> key;  // of all
   bool encrypted = false;           // what goes to them, under that key
   bool tolerant = false;            // a part of sums may be missing (protocol::Tolerance)
+  bool rows = false;                // they are of sparse tensors by rows
   live::UdpOptions socket = {};     // these three for tests
   live::UdpSenderOptions sender = {};
   live::UdpSender::SendCall send = {};
