@@ -1,46 +1,23 @@
-// All-reduce of sparse tensors: every rank gathers everybody's non-zeros and adds them up in rank order,
-// sorted streams merged by key, so that all have the same bits.
+// All-reduce of sparse tensors: of their rows, by keys, as talweg::all_reduce_rows sums them.
 //
-// The call blocks until done, because what is gathered second depends on what came first. That keeps the
-// calls of all ranks in one order, which a chain of callbacks would not.
+// The call blocks until done, as that does.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "backend.h"
-#include "kernel/merge.h"
+#include "talweg/sparse_rows.h"
 #include "types.h"
 
 namespace talweg::torch_face {
 namespace {
 
-constexpr int kMostDimensions = 12;
-
-// What ranks must agree on, then how many non-zeros this one has. Sent as int64.
-struct Shape {
-  std::array<int64_t, kMostDimensions> sizes{};
-  int64_t sparse_dimensions = 0;
-  int64_t type = 0;
-  int64_t non_zeros = 0;
-
-  bool fits(const Shape& other) const {
-    return sizes == other.sizes && sparse_dimensions == other.sparse_dimensions && type == other.type;
-  }
-};
-constexpr std::size_t kShapeCount = sizeof(Shape) / sizeof(int64_t);
-static_assert(sizeof(Shape) == kShapeCount * sizeof(int64_t));
-
-Shape shape_of(const at::Tensor& tensor) {
-  Shape shape;
-  shape.sizes.fill(-1);
-  std::copy(tensor.sizes().begin(), tensor.sizes().end(), shape.sizes.begin());
-  shape.sparse_dimensions = tensor.sparse_dim();
-  shape.type = static_cast<int64_t>(tensor.scalar_type());
-  shape.non_zeros = tensor._nnz();
-  return shape;
-}
+constexpr int64_t kMostDimensions = 12;
+static_assert(kMostDimensions + 1 <= RowsCall::kMostShape);
 
 // The key of a non-zero is its place among all that there could be, in the order that coalesce() sorts by.
 int64_t key_limit(const at::Tensor& tensor) {
@@ -67,14 +44,13 @@ at::Tensor indices_of(const at::Tensor& keys, const at::Tensor& like) {
   return indices;
 }
 
-// `mine` of every rank, one behind the other, where `counts` says how many elements each has.
-at::Tensor gather_all(Group& group, const at::Tensor& mine, const std::vector<std::size_t>& counts,
-                      DataType type, const CallOptions& options) {
-  const auto total = static_cast<int64_t>(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-  const at::Tensor input = mine.contiguous();
-  at::Tensor all = at::empty({total}, mine.options());
-  group.all_gather(input.const_data_ptr(), all.mutable_data_ptr(), counts, type, options);
-  return all;
+// The sum's rows, which it takes over, as a tensor of this many dimensions beside the first.
+at::Tensor values_of(SparseRows& sum, at::IntArrayRef value_sizes, const at::TensorOptions& options) {
+  std::vector<int64_t> sizes{static_cast<int64_t>(sum.keys.size())};
+  sizes.insert(sizes.end(), value_sizes.begin(), value_sizes.end());
+  std::byte* const data = sum.values.get();
+  const auto drop = [kept = std::shared_ptr<std::byte[]>(std::move(sum.values))](void*) {};
+  return at::from_blob(data, sizes, drop, options);
 }
 
 }  // namespace
@@ -99,47 +75,26 @@ TalwegBackend::TorchWork TalwegBackend::allreduce_sparse(Tensors& tensors,
   with_torch_errors([&] {
     const at::NoGradGuard no_grad;
     const at::Tensor mine = tensor.coalesce();
-    const Shape shape = shape_of(mine);
-    std::vector<Shape> shapes(size_);
-    group->all_gather(&shape, shapes.data(), std::vector<std::size_t>(size_, kShapeCount), DataType::i64,
-                      call);
-    for (int rank = 0; rank < size_; ++rank)
-      TORCH_CHECK_WITH(DistBackendError, shape.fits(shapes[rank]), "talweg: ranks ", rank_, " and ", rank,
-                       " disagree about size, type or sparse dimensions in ", operation,
-                       " (here: ", mine.sizes(), " of ", mine.scalar_type(), ")");
-    const at::Tensor values = mine.values();
+    std::vector<int64_t> shape{mine.sparse_dim()};
+    shape.insert(shape.end(), mine.sizes().begin(), mine.sizes().end());
+    const at::Tensor keys = keys_of(mine).contiguous();
+    const at::Tensor values = mine.values().contiguous();
     const auto value_sizes = values.sizes().slice(1);
-    const auto width = static_cast<std::size_t>(
+    RowsCall rows;
+    rows.keys = {keys.const_data_ptr<int64_t>(), static_cast<std::size_t>(keys.numel())};
+    rows.values = values.const_data_ptr();
+    rows.limit = key_limit(mine);
+    rows.width = static_cast<std::size_t>(
         std::accumulate(value_sizes.begin(), value_sizes.end(), int64_t{1}, std::multiplies<>()));
-    std::vector<std::size_t> key_counts;
-    std::vector<std::size_t> value_counts;
-    for (const Shape& s : shapes) {
-      key_counts.push_back(static_cast<std::size_t>(s.non_zeros));
-      value_counts.push_back(static_cast<std::size_t>(s.non_zeros) * width);
-    }
-    const at::Tensor keys = gather_all(*group, keys_of(mine), key_counts, DataType::i64, call);
-    const at::Tensor all_values = gather_all(*group, values, value_counts, type, call);
-
-    std::vector<kernel::KeyedRows> streams;
-    const auto* key = keys.const_data_ptr<int64_t>();
-    const auto* row = static_cast<const char*>(all_values.const_data_ptr());
-    const std::size_t row_bytes = width * size_of(type);
-    for (int rank = 0; rank < size_; ++rank) {
-      const std::size_t count = key_counts[rank];
-      TORCH_CHECK_WITH(DistBackendError, kernel::are_keys({key, count}, key_limit(mine)), "talweg: rank ",
-                       rank, " sent indices that are out of order or out of range in ", operation);
-      streams.push_back({key, row, count});
-      key += count;
-      row += count * row_bytes;
-    }
-    at::Tensor sum_keys = at::empty_like(keys);
-    auto sum_sizes = values.sizes().vec();
-    sum_sizes[0] = keys.numel();
-    at::Tensor sum_values = at::empty(sum_sizes, values.options());
-    const auto count = static_cast<int64_t>(kernel::merge_rows(
-        streams, type, width, sum_keys.mutable_data_ptr<int64_t>(), sum_values.mutable_data_ptr()));
-    tensor.copy_(at::sparse_coo_tensor(indices_of(sum_keys.narrow(0, 0, count), mine),
-                                       sum_values.narrow(0, 0, count), mine.sizes(), mine.options(), true));
+    rows.type = type;
+    rows.shape = shape;
+    rows.options = call;
+    SparseRows sum = all_reduce_rows(*group, rows);
+    at::Tensor sum_keys = at::empty({static_cast<int64_t>(sum.keys.size())}, keys.options());
+    std::ranges::copy(sum.keys, sum_keys.mutable_data_ptr<int64_t>());
+    tensor.copy_(at::sparse_coo_tensor(indices_of(sum_keys, mine),
+                                       values_of(sum, value_sizes, values.options()), mine.sizes(),
+                                       mine.options(), true));
   });
   return run({c10d::OpType::_ALLREDUCE_SPARSE, "talweg:all_reduce", tensors, tensors}, options.timeout, {},
              {}, {});
