@@ -37,15 +37,15 @@ Examples:
   talweg switch drain --listen 10.0.0.9:4711 --key-file key         # on its own host
 
 Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
-behind it. With --multicast a job's results leave once for all of its workers, by a multicast group of its own, where the network
-carries that to each of them; where it does not, each worker gets its own, as without it.
-
-Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
+behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
 TALWEG_KEY_FILE or TALWEG_KEY; talweg perf has --switch-key-file for it. SIGTERM drains it: it ends with the last of
 its jobs. SIGHUP reads the key and --result-rates again.
 
 With --above it is the switch of one rack: it sums what its own workers send, passes one stream on to the switch above,
-and gives what that one makes of all racks' streams to its workers. Each rank names its own rack's switch.)";
+and gives what that one makes of all racks' streams to its workers. Each rank names its own rack's switch.
+
+With --multicast a job's results leave once for all of its workers, to a multicast group of its own, where the network
+brings that to each of them; where it does not, each worker gets its own, as without it.)";
 
 struct SwitchFlags {
   std::string listen, key_file, above, above_key_file, status,
