@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -77,7 +79,16 @@ std::unique_ptr<T[]> gather_all(Group& group, const T* mine, std::span<const std
   return gathered;
 }
 
-SparseRows sum_by_trees(Group& group, const RowsCall& call, const std::vector<RowWords>& said) {
+// Of a call that may take until then; 0: each of its messages may take as long as the call.
+CallOptions left(CallOptions options, std::int64_t deadline_ns) {
+  if (deadline_ns == 0) return options;
+  const auto ms = (deadline_ns - live::now_ns()) / live::kMillisecondNs;
+  options.timeout = std::chrono::milliseconds(std::max<std::int64_t>(ms, 1));
+  return options;
+}
+
+SparseRows sum_by_trees(Group& group, const RowsCall& call, const std::vector<RowWords>& said,
+                        std::int64_t deadline_ns) {
   std::vector<std::size_t> key_counts, value_counts;
   std::size_t rows = 0;
   for (const RowWords& words : said) {
@@ -85,9 +96,10 @@ SparseRows sum_by_trees(Group& group, const RowsCall& call, const std::vector<Ro
     value_counts.push_back(key_counts.back() * call.width);
     rows += key_counts.back();
   }
-  const auto keys = gather_all(group, call.keys.data(), key_counts, DataType::i64, call.options);
-  const auto values =
-      gather_all(group, static_cast<const std::byte*>(call.values), value_counts, call.type, call.options);
+  const auto keys =
+      gather_all(group, call.keys.data(), key_counts, DataType::i64, left(call.options, deadline_ns));
+  const auto values = gather_all(group, static_cast<const std::byte*>(call.values), value_counts, call.type,
+                                 left(call.options, deadline_ns));
   const std::size_t row_bytes = call.width * size_of(call.type);
   std::vector<kernel::KeyedRows> streams;
   const std::int64_t* key = keys.get();
@@ -127,19 +139,22 @@ SparseRows all_reduce_rows(Group& group, const RowsCall& call) {
   std::unique_lock<std::mutex> turn;
   if (by_switch != nullptr) turn = by_switch->turn();
   RowWords mine = words_of(call);
-  if (by_switch != nullptr) by_switch->line_up(call, mine);
   std::vector<RowWords> said(static_cast<std::size_t>(group.size()));
+  const std::vector<std::size_t> counts(said.size(), kRowWords);
+  if (by_switch != nullptr) by_switch->line_up(call, mine);
   try {
-    group.all_gather(&mine, said.data(), std::vector<std::size_t>(said.size(), kRowWords), DataType::i64,
-                     call.options);
+    group.all_gather(&mine, said.data(), counts, DataType::i64, left(call.options, deadline_ns));
     agree(group, call, said);
   } catch (const Error& e) {
     if (by_switch != nullptr) by_switch->leave(e.code() == ErrorCode::mismatch);
     throw;
+  } catch (...) {
+    if (by_switch != nullptr) by_switch->leave(false);
+    throw;
   }
   std::optional<SparseRows> sum;
   if (by_switch != nullptr) sum = sum_by_switch(*by_switch, call, said, deadline_ns);
-  if (!sum) sum = sum_by_trees(group, call, said);
+  if (!sum) sum = sum_by_trees(group, call, said, deadline_ns);
   if (by_switch != nullptr) by_switch->learn(call, said, sum->keys.size());
   return std::move(*sum);
 }

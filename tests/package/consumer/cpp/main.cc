@@ -2,11 +2,13 @@
 #include <talweg/bounded_loss.h>
 #include <talweg/error.h>
 #include <talweg/group.h>
+#include <talweg/sparse_rows.h>
 #include <talweg/store.h>
 #include <talweg/talweg.h>
 #include <talweg/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -66,7 +68,11 @@ bool collectives_are_there(talweg::Group& group) {
   group.barrier();
   float two = 2;
   talweg::BoundedSums::make(group, {.p = 0.1})->all_reduce({.in = &two, .out = &two, .count = 1});
-  return one == static_cast<float>(group.size()) && two == 2 * one;
+  const std::vector<std::int64_t> keys{2, 5};
+  const std::vector<float> rows(2, 1);
+  const talweg::SparseRows sum =
+      talweg::all_reduce_rows(group, {.keys = keys, .values = rows.data(), .limit = 10, .width = 1});
+  return one == static_cast<float>(group.size()) && two == 2 * one && sum.keys == keys;
 }
 
 }  // namespace
