@@ -26,14 +26,14 @@ using wire::AggregationFormat;
 using wire::GroupWord;
 
 const Case kGroupCases[] = {{1, AggregationFormat::f32},
-                            {100'000, AggregationFormat::f32},
+                            {30'000, AggregationFormat::f32},
                             {5'000, AggregationFormat::i32},
-                            {70'001, AggregationFormat::scaled},
-                            {33'333, AggregationFormat::f16},
+                            {20'001, AggregationFormat::scaled},
+                            {13'333, AggregationFormat::f16},
                             {256, AggregationFormat::bf16},
                             {0, AggregationFormat::f32},
-                            {100'000, AggregationFormat::f32, true, 0.05},
-                            {100'000, AggregationFormat::pairs, true, 0.05}};
+                            {30'000, AggregationFormat::f32, true, 0.05},
+                            {30'000, AggregationFormat::pairs, true, 0.05}};
 
 // As of addresses: no test beside this one has these.
 std::string own_groups() {
@@ -89,6 +89,10 @@ struct SwitchGroup : testing::Test {
     const std::lock_guard guard(mutex);
     return seen[job];
   }
+  bool has_said() {
+    const std::lock_guard guard(mutex);
+    return !said.empty();
+  }
   static bool passes;
   std::mutex mutex;
   std::vector<std::string> said;
@@ -135,15 +139,15 @@ TEST_F(SwitchGroup, BringsAResultToAllWorkersAtOnce) {
       }
       expect_none(run(workers, [&](SwitchClient& client, std::uint16_t number) {
         until_by_group(client, 3);
-        const std::uint64_t before = client.received().datagrams;
+        const std::uint64_t before = client.received_by_group().datagrams;
         for (const Case& c : kGroupCases) sum_and_check(client, number, 3, 3, c);
-        // Beside some that a slow machine has had sent again.
-        EXPECT_LT(client.received().datagrams - before, client.received_by_group().datagrams);
+        EXPECT_GT(client.received_by_group().datagrams - before, 20U);
+        // What came by its own address, too, would have come twice.
         EXPECT_EQ(client.refusals().total(), 0U) << client.refusals().to_string();
         if (number == 0) {
           const SwitchStatus::Job job = look(served, key);
           EXPECT_TRUE(job.by_group);
-          EXPECT_GT(job.counters.multicast, 100U);
+          EXPECT_GT(job.counters.multicast, 20U);
         }
         all_say(client, 3, true);
       }));
@@ -166,7 +170,8 @@ TEST_F(SwitchGroup, IsKeptWhereALittleOfItIsLost) {
   SwitchStatus::Job job;
   expect_none(run(workers, [&](SwitchClient& client, std::uint16_t number) {
     until_by_group(client, 3);
-    for (const Case& c : kGroupCases) sum_and_check(client, number, 3, 9, c);
+    for (int i = 0; i < 3; ++i)
+      for (const Case& c : kGroupCases) sum_and_check(client, number, 3, 9, c);
     if (number == 0) job = look(served);
     all_say(client, 3, true);
   }));
@@ -184,8 +189,11 @@ TEST_F(SwitchGroup, IsLeftOnceAWorkerHearsTooLittleAndThatIsSaidOnce) {
   expect_none(run(workers, [&](SwitchClient& client, std::uint16_t number) {
     until_by_group(client, 3);
     filtered = true;
-    for (int i = 0; i < 20; ++i)
-      for (const Case& c : kGroupCases) sum_and_check(client, number, 3, 9, c);
+    const std::int64_t deadline_ns = now_ns() + 120 * kSwitchSecond;
+    do {
+      if (now_ns() > deadline_ns) return ADD_FAILURE() << "results go where one does not hear them";
+      sum_and_check(client, number, 3, 9, {50'000});
+    } while (!all_say(client, 3, has_said()));
     if (number == 0) job = look(served);
     // From now on nothing comes by it.
     all_say(client, 3, true);
