@@ -23,8 +23,9 @@ using protocol::SumForm;
 constexpr std::size_t kMostLearnt = 1024;  // shapes
 constexpr std::int64_t kPricedBytes = 4 << 20;
 // Blocks of the job: as long as the first call's rows, so that these fill datagrams with as many of them as
-// have room. Shorter ones would be less than what is said of each; longer ones are as the switch finds best.
-constexpr std::size_t kLeastBlock = 16, kMostBlock = 256, kBlockStep = 8;
+// have room. Longer ones are as the switch finds best. Short ones mostly travel as pairs, of which blocks of
+// kForPairs elements have some tens.
+constexpr std::size_t kLeastBlock = 16, kForPairs = 64, kMostBlock = 256, kBlockStep = 8;
 
 SwitchWish of_rows(SwitchWish wish, std::size_t width) {
   wish.rows = true;
@@ -32,7 +33,7 @@ SwitchWish of_rows(SwitchWish wish, std::size_t width) {
   wish.sparse = SwitchSparse::none;
   const std::size_t whole = (width + kBlockStep - 1) / kBlockStep * kBlockStep;
   if (wish.block == 0 && whole < kMostBlock)
-    wish.block = static_cast<std::uint16_t>(std::max(whole, kLeastBlock));
+    wish.block = static_cast<std::uint16_t>(width < kLeastBlock ? kForPairs : whole);
   return wish;
 }
 
@@ -121,9 +122,9 @@ void RowsSwitch::leave(bool all) {
 
 void RowsSwitch::open(const RowsCall& call) {
   const auto switches = group_.switches();
-  streams_ = std::make_shared<SwitchStreams>(of_rows(switches->wish(), call.width),
-                                             job_of_rows(switches->place()), Logger(group_.rank()),
-                                             [bell = bell_] { bell->ring(); });
+  streams_ =
+      std::make_shared<SwitchStreams>(of_rows(switches->wish(), call.width), job_of_rows(switches->place()),
+                                      Logger(group_.rank()), [bell = bell_] { bell->ring(); });
   group_.keep_rows(streams_);
 }
 

@@ -33,24 +33,37 @@ constexpr std::size_t kShortElements = 1024;
 constexpr std::size_t kLongElements = 256 * 1024;
 constexpr int kShortSums = 9, kLongSums = 3;
 constexpr double kPairs = 0.25;  // of the long vector's elements on any rank
-constexpr int kLockTries = 50;   // tries to let another thread have the lock
+constexpr std::size_t kRows = 16 * 1024;
+constexpr double kRowsOnAny = 0.25;
+constexpr int kLockTries = 50;  // tries to let another thread have the lock
 constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
 constexpr const char* kGivenUp = "a sum was given up, here or on another rank";
 
-double seconds_of_sum(live::SwitchClient& client, const std::vector<float>& data, std::vector<float>& sum,
-                      wire::AggregationFormat format, int times) {
+// The median.
+double seconds_of(live::SwitchClient& client, const live::SwitchVector& vector, int times) {
   std::vector<std::int64_t> took;
-  sum.resize(data.size());
-  const auto* const in = reinterpret_cast<const std::byte*>(data.data());
-  const std::size_t size = data.size() * sizeof(float);
   for (int i = 0; i < times; ++i) {
     const std::int64_t begin_ns = live::now_ns();
-    client.all_reduce({in, reinterpret_cast<std::byte*>(sum.data()), size, size, format},
-                      begin_ns + kMeasureNs);
+    client.all_reduce(vector, begin_ns + kMeasureNs);
     took.push_back(live::now_ns() - begin_ns);
   }
   std::ranges::nth_element(took, took.begin() + times / 2);
   return static_cast<double>(took[static_cast<std::size_t>(times) / 2]) * 1e-9;
+}
+
+double seconds_of_sum(live::SwitchClient& client, const std::vector<float>& data, std::vector<float>& sum,
+                      wire::AggregationFormat format, int times) {
+  sum.resize(data.size());
+  const std::size_t size = data.size() * sizeof(float);
+  return seconds_of(client,
+                    {reinterpret_cast<const std::byte*>(data.data()),
+                     reinterpret_cast<std::byte*>(sum.data()), size, size, format},
+                    times);
+}
+
+// Of what each rank holds so many are on any rank, where they hold them independently of each other.
+double share_of_one(double on_any, int ranks) {
+  return 1 - std::pow(1 - on_any, 1.0 / ranks);
 }
 
 std::uint64_t sent_again(const protocol::WorkerCounters& counters) {
@@ -246,9 +259,11 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
           : std::pair{0.0, std::size_t{0}};
   const double of_others =
       wish_.floats_as ? seconds_of_sum(client, many, sum, wire::AggregationFormat::f32, kLongSums) : of_many;
+  const auto [of_rows, rows] = wish_.rows ? measure_rows(client) : std::pair{0.0, std::size_t{0}};
   const auto ranks = static_cast<float>(place_.size);
-  std::array<float, 4> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
-                            static_cast<float>(of_pairs) / ranks, static_cast<float>(of_others) / ranks};
+  std::array<float, 5> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks,
+                            static_cast<float>(of_pairs) / ranks, static_cast<float>(of_others) / ranks,
+                            static_cast<float>(of_rows) / ranks};
   auto* const bytes = reinterpret_cast<std::byte*>(mean.data());
   client.all_reduce({bytes, bytes, sizeof mean, sizeof mean}, live::now_ns() + kMeasureNs);
   // What disturbs the short sums alone does not make bytes cost nothing.
@@ -264,8 +279,11 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   } else {
     cost.per_byte = of_float / wire::mean_bytes(format);
   }
+  // No less than their bytes cost anywhere, whatever disturbed these sums.
+  if (rows > 0)
+    cost.per_short_row = std::max(cost.per_byte * 4.0 * Cost::kShortRow,
+                                  (double{mean[4]} - cost.fixed) / static_cast<double>(rows));
   if (pairs == 0) return cost;
-  // No less than its bytes cost anywhere, whatever disturbed these sums.
   constexpr double kPairBytes = wire::element_bytes(wire::AggregationFormat::pairs);
   cost.per_pair =
       std::max(cost.per_byte * kPairBytes, (double{mean[2]} - cost.fixed) / static_cast<double>(pairs));
@@ -274,12 +292,36 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
 
 // Of some that ranks hold independently of each other; and how many are on any of them, which all ranks find.
 std::pair<double, std::size_t> SwitchStream::measure_pairs(live::SwitchClient& client) const {
-  const double own = 1 - std::pow(1 - kPairs, 1.0 / place_.size);
+  const double own = share_of_one(kPairs, place_.size);
   Random random(static_cast<std::uint64_t>(place_.rank));
   std::vector<float> data(kLongElements), sum;
   for (float& x : data) x = random.uniform() < own ? 1.0F : 0.0F;
   const double seconds = seconds_of_sum(client, data, sum, wire::AggregationFormat::pairs, kLongSums);
   return {seconds, sum.size() - static_cast<std::size_t>(std::ranges::count(sum, 0.0F))};
+}
+
+// The same of short rows: of short blocks, what is said of each and of their datagrams is most.
+std::pair<double, std::size_t> SwitchStream::measure_rows(live::SwitchClient& client) const {
+  const double own = share_of_one(kRowsOnAny, place_.size);
+  Random random(static_cast<std::uint64_t>(place_.rank));
+  std::vector<std::int64_t> keys;
+  for (std::size_t key = 0; key < kRows; ++key)
+    if (random.uniform() < own) keys.push_back(static_cast<std::int64_t>(key));
+  const std::vector<float> values(keys.size() * Cost::kShortRow, 1.0F);
+  protocol::RowSums sums;
+  const protocol::Rows rows{keys,
+                            reinterpret_cast<const std::byte*>(values.data()),
+                            kRows,
+                            Cost::kShortRow,
+                            static_cast<std::uint64_t>(own * kRows) * static_cast<std::uint64_t>(place_.size),
+                            &sums};
+  live::SwitchVector vector;
+  vector.format = format_of(wish_, DataType::f32).value();
+  vector.rows = &rows;
+  const double seconds = seconds_of(client, vector, kLongSums);
+  const auto summed = sums.finish();
+  if (!summed) throw_error(ErrorCode::corrupted, "the switch has sent parts of rows that are no whole ones");
+  return {seconds, summed->keys.size()};
 }
 
 double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat format,
@@ -299,19 +341,22 @@ double SwitchStream::Cost::seconds(std::size_t elements, wire::AggregationFormat
   return fixed + per_pair * of_all * held.elements;
 }
 
-// Whole blocks of float have been measured; of shorter ones what is said of each counts as ever.
+// Whole blocks of float have been measured, and short ones: others take what lies between, by their bytes.
 double SwitchStream::Cost::seconds_of_rows(double rows, std::size_t width, wire::AggregationFormat format,
                                            protocol::SumForm form) const {
   if (form == protocol::SumForm::pairs)
     return seconds(1, format, form, {0, rows * static_cast<double>(width)});
   const auto bytes = [](std::size_t elements, wire::AggregationFormat as) {
-    return static_cast<double>(wire::kAggregationEntryBytes + wire::data_bytes(as, elements));
+    return static_cast<double>(wire::data_bytes(as, elements));
   };
   const protocol::RowUnits units = protocol::units_of(width, format, std::max<std::size_t>(block, 1));
-  const double of_block =
-      per_byte * static_cast<double>(wire::data_bytes(wire::AggregationFormat::f32, block));
-  return fixed + rows * static_cast<double>(units.per_row) * of_block * bytes(units.length, format) /
-                     bytes(block, wire::AggregationFormat::f32);
+  const double whole = bytes(block, wire::AggregationFormat::f32);
+  const double least = std::min(whole, bytes(kShortRow, wire::AggregationFormat::f32));
+  const double of_least = std::min(per_short_row, per_byte * whole);
+  const double more = std::max(0.0, bytes(units.length, format) - least);
+  const double per_unit =
+      more == 0 ? of_least : of_least + (per_byte * whole - of_least) * more / (whole - least);
+  return fixed + rows * static_cast<double>(units.per_row) * per_unit;
 }
 
 void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {

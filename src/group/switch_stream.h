@@ -48,12 +48,14 @@ class SwitchStream {
     double fixed = 0, per_byte = 0;  // of elements as they travel
     double per_coded = 0;            // the same of coded formats; 0: they are not measured
     double per_pair = 0;             // on any rank; 0: pairs are not to be had
-    std::size_t block = 0;           // elements
-    std::size_t lanes = 1;           // among which blocks are dealt out
-    std::uint32_t exact = 0;         // sums of which nothing may be missing, after those that measured
+    double per_short_row = 0;  // of kShortRow elements of four bytes, on any rank; 0: it is not measured
+    std::size_t block = 0;     // elements
+    std::size_t lanes = 1;     // among which blocks are dealt out
+    std::uint32_t exact = 0;   // sums of which nothing may be missing, after those that measured
     // Of a vector of which so much is on any rank; infinity: not in this form.
     double seconds(std::size_t elements, wire::AggregationFormat format, protocol::SumForm form,
                    const protocol::Held& held) const;
+    static constexpr std::size_t kShortRow = 8;
     // The same of rows of which so many are on any rank, as blocks or pairs.
     double seconds_of_rows(double rows, std::size_t width, wire::AggregationFormat format,
                            protocol::SumForm form) const;
@@ -101,6 +103,7 @@ class SwitchStream {
   Cost tried(live::SwitchClient& client) const;
   Cost measure(live::SwitchClient& client) const;
   std::pair<double, std::size_t> measure_pairs(live::SwitchClient& client) const;
+  std::pair<double, std::size_t> measure_rows(live::SwitchClient& client) const;
   void open(const live::SwitchClient& client, const Cost& cost);
   void end_life(const std::string& why);  // under the lock
   void lose(const std::string& why, bool fault, bool refused);

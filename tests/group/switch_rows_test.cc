@@ -440,18 +440,45 @@ TEST(SwitchedRows, GoByTreesWhereTheSwitchHasNoRoomForAJobOfTheirOwn) {
       through(at(served)));
 }
 
-// Rows of one element are pairs, long rows are blocks; what is said of each block counts.
-TEST(SwitchedRows, CostWhatIsSaidOfThem) {
+// What lies between a short row and a whole block, by the bytes of each of its blocks.
+TEST(SwitchedRows, CostWhatTheirBlocksDo) {
   using protocol::SumForm;
   constexpr auto kF32 = wire::AggregationFormat::f32;
-  const group::SwitchStream::Cost cost{.fixed = 1, .per_byte = 1e-3, .per_pair = 6e-3, .block = 64};
-  EXPECT_DOUBLE_EQ(cost.seconds_of_rows(100, 64, kF32, SumForm::blocks), 1 + 100 * 256 * 1e-3);
-  EXPECT_DOUBLE_EQ(cost.seconds_of_rows(100, 128, kF32, SumForm::blocks), 1 + 200 * 256 * 1e-3);
-  EXPECT_DOUBLE_EQ(cost.seconds_of_rows(100, 10, kF32, SumForm::blocks), 1 + 100 * 256 * 1e-3 * 64 / 280);
-  EXPECT_DOUBLE_EQ(cost.seconds_of_rows(100, 10, kF32, SumForm::pairs), 1 + 1000 * 6e-3);
-  EXPECT_LT(cost.seconds_of_rows(100, 64, wire::AggregationFormat::f16, SumForm::blocks),
-            cost.seconds_of_rows(100, 64, kF32, SumForm::blocks));
-  EXPECT_TRUE(std::isinf(cost.seconds_of_rows(100, 1, wire::AggregationFormat::i32, SumForm::pairs)));
+  constexpr auto kF16 = wire::AggregationFormat::f16;
+  const group::SwitchStream::Cost cost{
+      .fixed = 1, .per_byte = 0.001, .per_pair = 0.006, .per_short_row = 0.1, .block = 64};
+  const auto blocks = [&](std::size_t width, wire::AggregationFormat format) {
+    return cost.seconds_of_rows(100, width, format, SumForm::blocks);
+  };
+  EXPECT_DOUBLE_EQ(blocks(64, kF32), 1 + 100 * 0.256);
+  EXPECT_DOUBLE_EQ(blocks(128, kF32), 1 + 200 * 0.256);
+  EXPECT_DOUBLE_EQ(blocks(8, kF32), 1 + 100 * 0.1);
+  EXPECT_DOUBLE_EQ(blocks(1, kF32), 1 + 100 * 0.1);
+  EXPECT_DOUBLE_EQ(blocks(36, kF32), 1 + 100 * 0.178);
+  EXPECT_DOUBLE_EQ(blocks(16, kF16), blocks(8, kF32));
+  EXPECT_DOUBLE_EQ(blocks(64, kF16), blocks(32, kF32));
+  EXPECT_DOUBLE_EQ(cost.seconds_of_rows(100, 10, kF32, SumForm::pairs), 1 + 1000 * 0.006);
+  EXPECT_TRUE(std::isinf(cost.seconds_of_rows(100, 1, kF16, SumForm::pairs)));
+  // Where short rows were disturbed when they were measured they take no longer than whole blocks.
+  const group::SwitchStream::Cost disturbed{.fixed = 1, .per_byte = 0.001, .per_short_row = 9, .block = 8};
+  EXPECT_DOUBLE_EQ(disturbed.seconds_of_rows(100, 3, kF32, SumForm::blocks), 1 + 100 * 0.032);
+}
+
+TEST(SwitchedRows, WhatShortOnesCostIsMeasured) {
+  const live::Served served;
+  const auto address = served.service().address();
+  group::SwitchWish wish;
+  wish.wanted = wish.always = true;
+  wish.at = {{address, to_string(address)}};
+  for (const bool rows : {false, true}) {
+    wish.rows = rows;
+    const group::SwitchStream::Place place{0, 1, rows ? "rows" : "vectors"};
+    const group::SwitchStream stream(wish, wish.at[0], place, Logger(0, LogLevel::none), [] {});
+    live::wait_until([&] { return stream.cost().has_value(); });
+    EXPECT_EQ(stream.cost()->per_short_row > 0, rows);
+    EXPECT_EQ(stream.cost()->per_pair > 0, rows);
+    EXPECT_EQ(stream.cost()->per_byte > 0, rows) << "all go by it, whatever they cost";
+  }
 }
 
 }  // namespace
