@@ -418,6 +418,26 @@ TEST(SwitchedRows, GroupsThatAreSplitHaveJobsOfTheirOwn) {
       through(at(served)));
 }
 
+TEST(SwitchedRows, AreSummedByASwitchForEachRack) {
+  const live::Served top;
+  live::SwitchServiceOptions options;
+  options.above = live::SwitchAboveOptions{top.service().address()};
+  const live::Served one(options), other(options);
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_rows_until_there(group);
+        for (const DataType type : {DataType::f32, DataType::bf16, DataType::i32})
+          for (const std::size_t width : {1UL, 16UL, 500UL})
+            EXPECT_TRUE(by_switch(group, {.limit = 3000, .width = width, .type = type, .density = 0.05}));
+        group.barrier();
+      },
+      [&](GroupOptions& of_rank) {
+        of_rank.switch_address = at(of_rank.rank < 2 ? one : other);
+        of_rank.algorithm = "switch";
+      });
+}
+
 TEST(SwitchedRows, GoByTreesWhereTheSwitchHasNoRoomForAJobOfTheirOwn) {
   live::SwitchServiceOptions options;
   options.quotas.jobs = 1;
