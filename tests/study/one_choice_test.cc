@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
 #include "base/units.h"
 #include "forest/planner.h"
+#include "network_file.h"
 #include "sanitized.h"
 #include "steer/plan_chooser.h"
 #include "study/choices.h"
@@ -62,10 +62,9 @@ class Drawn {
 
 // "packed, predicted 12.34 ms", as `talweg simulate` says it, of each size.
 std::vector<std::string> simulated(const cluster::Cluster& network, const std::string& sizes) {
-  const std::string file = testing::TempDir() + "talweg-one-choice.yaml";
-  std::ofstream(file) << cluster::to_yaml(network);
+  const NetworkFile file(cluster::to_yaml(network));
   SimulateRequest request;
-  request.network = file;
+  request.network = file.path();
   request.bytes = sizes;
   request.fluid = true;
   request.iters = 1;

@@ -2,14 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "network_file.h"
 #include "study/predict_page.h"
 #include "study/predict_report.h"
 #include "talweg/error.h"
@@ -143,12 +141,11 @@ TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
 
 // As two of gloo's threads share a network: the first to end seems to have taken nearly all of the time.
 TEST(PredictNetwork, NorAreLinksAndGroupsOfAClusterFile) {
-  const std::string path = testing::TempDir() + "predict_network." + std::to_string(::getpid()) + ".yaml";
-  const auto said = [&](const char* link, const char* group) -> std::string {
-    std::ofstream(path) << "nodes:\n  - {name: a}\n  - {name: b}\nlinks:\n  - {between: [a, b], capacity: "
-                        << link << "}\ngroups:\n  - {name: g, capacity: " << group << ", links: [a->b]}\n";
+  const auto said = [](const std::string& link, const std::string& group) -> std::string {
+    const NetworkFile file("nodes:\n  - {name: a}\n  - {name: b}\nlinks:\n  - {between: [a, b], capacity: " +
+                           link + "}\ngroups:\n  - {name: g, capacity: " + group + ", links: [a->b]}\n");
     try {
-      predict_network({path, "", "", "simulated"}, small_job(), 2);
+      predict_network({file.path(), "", "", "simulated"}, small_job(), 2);
       return "";
     } catch (const Error& error) {
       return error.what();
@@ -159,7 +156,6 @@ TEST(PredictNetwork, NorAreLinksAndGroupsOfAClusterFile) {
               HasSubstr("expected at least 100 kbit/s of every link, got 1 bit/s"));
   EXPECT_THAT(said("1Gbit/s", "1bit/s"),
               HasSubstr("expected at least 100 kbit/s of every link, got 1 bit/s"));
-  std::filesystem::remove(path);
 }
 
 TEST(PredictNetwork, OfTransfersUnderWayTogetherTheRateOfAllCounts) {

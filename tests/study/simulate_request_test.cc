@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "network_file.h"
 #include "study/simulate_notes.h"
 
 namespace talweg::study {
@@ -201,9 +201,8 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
 }
 
 std::vector<std::string> notes_of_workload(const std::string& text, Given given) {
-  const std::string file = testing::TempDir() + "talweg-workload-notes.yaml";
-  std::ofstream(file) << text;
-  given.insert(given.end(), {{"flows", ""}, {"workload", file.c_str()}});
+  const NetworkFile file(text);
+  given.insert(given.end(), {{"flows", ""}, {"workload", file.path().c_str()}});
   return notes_of(given);
 }
 
@@ -286,10 +285,9 @@ TEST(SimulateRequest, FluidSaysThatItTakesOnlyTheRoutingOfATransport) {
 }
 
 TEST(SimulateRequest, QueuesOfSwitchesAreNamedWhereThereAreNone) {
-  const std::string file = testing::TempDir() + "talweg-pair.yaml";
-  std::ofstream(file) << "nodes: [{name: a}, {name: b}]\nlinks: [{between: [a, b], capacity: 1Gbit/s}]\n";
+  const NetworkFile file("nodes: [{name: a}, {name: b}]\nlinks: [{between: [a, b], capacity: 1Gbit/s}]\n");
   SimulateRequest request;
-  request.network = file;
+  request.network = file.path();
   request.flows = "incast";
   request.queue = "64K";
   request.red = "10K,20K,0.1";
