@@ -144,7 +144,8 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   std::optional<live::SwitchClient> client;
   int racks = 1;
   if (!how.address.empty()) {
-    const live::SwitchClientOptions at = switch_client_options(how, options, *group);
+    live::SwitchClientOptions at = switch_client_options(how, options, *group);
+    at.say = [](const std::string& text) { say("talweg perf: {}\n", text); };
     client.emplace(at);
     racks = at.racks;
     setup.description += describe(client->terms(), at.racks) + "\n" + sparseness(how.sparse, ranks);

@@ -185,6 +185,7 @@ std::string SwitchStream::describe() const {
 
 void SwitchStream::serve() {
   Rejoining rejoining(place_.part, live::random_number());
+  bool said_group = false;
   while (!stopped_) {
     std::string why;
     bool fault = true;  // of this switch, or of the way to it
@@ -208,6 +209,9 @@ void SwitchStream::serve() {
       options.send = wish_.send;
       options.join_deadline_ns = live::now_ns() + rejoining.window().count() * live::kMillisecondNs;
       options.idle = [this] { check_stopped(); };
+      options.say = [&](const std::string& text) {
+        if (!std::exchange(said_group, true)) log_.log(LogLevel::warn, "plan", "{}", text);
+      };
       live::SwitchClient client(options);
       joined = true;
       rejoining.joined();

@@ -47,8 +47,8 @@ enum class AggregationType : std::uint8_t {
   refusal,  // of a switch: it does not take this part
   gap,    // datagrams that have not come, by their numbers: of a switch as many as there are, of a worker one
           // at a time, as each is answered by a datagram. Without entries
-  probe,  // of a switch, to a multicast group: whether datagrams as long as this one come by it. No message:
-          // its payload means nothing, and is as long as the largest result
+  probe,  // of a switch, to a multicast group: whether datagrams as long as this one come by it. Its own32 is
+          // the attempt. No message: its payload means nothing, and is as long as the largest result
 };
 inline constexpr std::uint8_t kAggregationTypeEnd = static_cast<std::uint8_t>(AggregationType::gap) + 1;
 

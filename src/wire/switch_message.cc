@@ -21,8 +21,9 @@ constexpr std::uint64_t kMost16 = 0xffff;
 constexpr std::uint64_t kMost32 = 0xffffffff;
 // Of a SwitchJoin.
 constexpr std::uint64_t kOrdered = 1, kTolerant = 2, kEncrypted = 4;
-// Where a switch says its slots, a worker says this. Whatever else stands there is for later versions.
-constexpr std::uint64_t kByGroup = 1;
+// Where a switch says its slots, a worker says this. 1 is of versions that said less of groups: they and this
+// one do without. Whatever else stands there is for later versions.
+constexpr std::uint64_t kByGroup = 2;
 
 struct Decoder {
   ByteReader in;
@@ -98,7 +99,11 @@ struct Decoder {
   }
   void read(SwitchGroup& m) { m.at = in.text(kMaxGroupAddress); }
   void read(SwitchHears& m) {
-    m.what = static_cast<GroupWord>(upto(static_cast<std::uint64_t>(GroupWord::lost)));
+    m.what = static_cast<GroupWord>(upto(static_cast<std::uint64_t>(GroupWord::cannot)));
+    m.attempt = u32();
+    m.missing = u32();
+    m.of = u32();
+    m.why = in.text(kMaxGroupReason);
   }
 };
 
@@ -175,7 +180,12 @@ std::string encode(const SwitchMessage& message) {
                    out.text(m.why.substr(0, kMaxGiveUp));
                  },
                  [&](const SwitchGroup& m) { out.text(m.at.substr(0, kMaxGroupAddress)); },
-                 [&](const SwitchHears& m) { out.number(static_cast<std::uint64_t>(m.what)); }},
+                 [&](const SwitchHears& m) {
+                   for (const std::uint64_t n : {static_cast<std::uint64_t>(m.what), std::uint64_t{m.attempt},
+                                                 std::uint64_t{m.missing}, std::uint64_t{m.of}})
+                     out.number(n);
+                   out.text(m.why.substr(0, kMaxGroupReason));
+                 }},
       message);
   const std::vector<std::byte> bytes = out.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

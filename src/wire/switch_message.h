@@ -61,8 +61,8 @@ struct SwitchJoin {
   // has it.
   bool tolerant = false;
   bool encrypted = false;  // nobody else can read its datagrams; else as `tolerant`
-  // Of a worker: it takes results from a multicast group, too. Said in place of `slots`, of which a worker
-  // has none: a switch that does not know it does not look there.
+  // Of a worker: it takes results from a multicast group, too, and says of it what SwitchHears has. Said in
+  // place of `slots`, of which a worker has none: a switch that does not know it does not look there.
   bool by_group = false;
   bool is_rack() const { return threads != 0; }
   std::uint16_t in_all() const { return all == 0 ? workers : all; }
@@ -121,11 +121,17 @@ struct SwitchGroup {
 // What a worker says of it.
 enum class GroupWord : std::uint8_t {
   joined,  // its host has been told to
-  heard,   // a probe has come by it
-  lost,    // it cannot be joined, or too much of what is sent to it does not come
+  heard,   // a probe of each thread has come by it
+  lost,    // too much of what is sent to it does not come
+  cannot,  // its host does not join it
 };
+inline constexpr std::size_t kMaxGroupReason = 192;
 struct SwitchHears {
   GroupWord what = GroupWord::joined;
+  std::uint32_t attempt = 0;  // of heard and lost: that of the probes
+  std::uint32_t missing = 0;  // of lost: so many results have not come
+  std::uint32_t of = 0;       // of so many
+  std::string why = {};       // of cannot
   bool operator==(const SwitchHears&) const = default;
 };
 struct SwitchLeft {

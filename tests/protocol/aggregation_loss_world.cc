@@ -44,7 +44,8 @@ struct AggregationLossWorld::Member : DatagramSink {
   std::int64_t stopped_until_ns = 0;
   wire::ReplayWindow of_all;
   ResultTally tally;
-  bool heard = false, lost = false;  // what it has said of the group
+  std::uint32_t heard = 0;  // the attempt of which it has said so
+  bool lost = false;        // and it has said that of this one
 };
 
 AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
@@ -74,7 +75,10 @@ AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
 }
 
 AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options)
-    : options_(options), random_(options.seed), box_({64 << 20, 8, 1e11}), group_(options.workers) {
+    : options_(options),
+      random_(options.seed),
+      box_({64 << 20, 8, 1e11}),
+      group_(options.workers, 0, options.times) {
   JobTerms terms;
   terms.job = terms.epoch = 1;
   terms.self = 900;
@@ -107,7 +111,8 @@ AggregationLossWorld::AggregationLossWorld(const AggregationLossOptions& options
   for (const auto& member : members_)
     if (options.multicast && (member->number != 1 || options.deaf_from > 0))
       after(static_cast<std::int64_t>(random_.below(100'000)),
-            [this, m = member.get()] { say(*m, wire::GroupWord::joined); });
+            [this, m = member.get()] { say(*m, {wire::GroupWord::joined}); });
+  on_group_time();
 }
 
 AggregationLossWorld::~AggregationLossWorld() = default;
@@ -203,18 +208,18 @@ void AggregationLossWorld::perform(std::span<const SwitchAction> actions) {
     const std::uint64_t number = action.to == SwitchAction::To::all ? to_all_++ : 0;
     for (const Peer& peer : action.peers) {
       trace(fmt::format(">{}", peer.host), bytes);
-      bring(*members_.at(peer.host), action.header, bytes, number);
+      bring(*members_.at(peer.host), action.header, bytes, number, false);
     }
   }
 }
 
 // By the worker's own way. `number`: of the datagram, if it is to all.
 void AggregationLossWorld::bring(Member& member, const wire::DatagramHeader& header,
-                                 const std::vector<std::byte>& bytes, std::uint64_t number) {
-  carry(options_.workers + member.number, [this, &member, header, bytes, number] {
+                                 const std::vector<std::byte>& bytes, std::uint64_t number, bool by_group) {
+  carry(options_.workers + member.number, [this, &member, header, bytes, number, by_group] {
     const std::int64_t wait = member.stopped_until_ns - now_ns_;
-    const auto take = [this, &member, header, bytes, number] {
-      if (options_.multicast) hear(member, header, bytes, number);
+    const auto take = [this, &member, header, bytes, number, by_group] {
+      if (options_.multicast) hear(member, header, bytes, number, by_group);
       if (!member.running) return;
       member.worker.on(header, bytes, now_ns_);
       look(member);
@@ -231,44 +236,65 @@ void AggregationLossWorld::bring_all(const wire::DatagramHeader& header,
                                      const std::vector<std::byte>& bytes) {
   carry(std::size_t{2} * options_.workers, [this, header, bytes, number = to_all_++] {
     for (const auto& member : members_)
-      if (!deaf(*member)) bring(*member, header, bytes, number);
+      if (!deaf(*member)) bring(*member, header, bytes, number, true);
   });
 }
 
 bool AggregationLossWorld::deaf(const Member& member) const {
-  return member.number == 1 && member.operation >= options_.deaf_from;
+  return member.number == 1 && member.operation >= options_.deaf_from &&
+         member.operation < options_.hears_from;
 }
 
 // What a worker makes of the group. No datagram counts twice: real ones have numbers that are taken once.
 void AggregationLossWorld::hear(Member& member, const wire::DatagramHeader& header,
-                                const std::vector<std::byte>& bytes, std::uint64_t number) {
+                                const std::vector<std::byte>& bytes, std::uint64_t number, bool by_group) {
   const bool to_all = (header.flags & wire::kDatagramToAll) != 0;
   if (to_all && member.of_all.look(number) != wire::DatagramRefusal::none) return;
   if (to_all) member.of_all.accept(number);
-  if (header.type == static_cast<std::uint8_t>(AggregationType::probe) && !std::exchange(member.heard, true))
-    say(member, wire::GroupWord::heard);
-  if (header.type != static_cast<std::uint8_t>(AggregationType::result) || !member.heard) return;
-  member.tally.came(wire::number_of_result(bytes), to_all);
-  if (member.tally.too_few() && !std::exchange(member.lost, true)) say(member, wire::GroupWord::lost);
+  if (header.type == static_cast<std::uint8_t>(AggregationType::probe) && header.own32 > member.heard) {
+    member.heard = header.own32;
+    member.lost = false;
+    member.tally = {};
+    say(member, {wire::GroupWord::heard, member.heard});
+  }
+  if (header.type != static_cast<std::uint8_t>(AggregationType::result) || member.heard == 0) return;
+  if (to_all && !by_group) member.tally = {};
+  if (by_group || !to_all) member.tally.came(wire::number_of_result(bytes), to_all);
+  if (member.tally.too_few() && !std::exchange(member.lost, true))
+    say(member, {wire::GroupWord::lost, member.heard, member.tally.missing(), member.tally.of()});
 }
 
 // By its connection, which loses nothing.
-void AggregationLossWorld::say(const Member& member, wire::GroupWord word) {
+void AggregationLossWorld::say(const Member& member, const wire::SwitchHears& word) {
   after(20'000, [this, number = member.number, word] {
-    const bool probing = group_.state() == ResultGroup::State::probing;
     group_.says(number, word, now_ns_);
-    box_.send_once(1, group_.by_group());
-    if (!probing && group_.state() == ResultGroup::State::probing) probe();
+    on_group_time();
   });
 }
 
-void AggregationLossWorld::probe() {
-  if (!group_.probe(now_ns_)) return;
-  wire::DatagramHeader header;
-  header.type = static_cast<std::uint8_t>(AggregationType::probe);
-  header.flags = wire::kDatagramToAll;
-  bring_all(header, {});
-  after(group_.next_time_ns() - now_ns_, [this] { probe(); });
+bool AggregationLossWorld::all_over() const {
+  return std::ranges::all_of(members_, [this](const auto& member) {
+    return !member->running && member->operation == options_.operations;
+  });
+}
+
+// Sends what is due, and comes again when the next is, as long as there are sums.
+void AggregationLossWorld::on_group_time() {
+  if (!options_.multicast || all_over()) return;
+  if (group_.probe(now_ns_)) {
+    wire::DatagramHeader header;
+    header.type = static_cast<std::uint8_t>(AggregationType::probe);
+    header.flags = wire::kDatagramToAll;
+    header.own32 = group_.attempt();
+    bring_all(header, {});
+  }
+  box_.send_once(1, group_.by_group());
+  const std::int64_t next = group_.next_time_ns();
+  if (next == kNoTime || next == group_armed_ns_) return;
+  group_armed_ns_ = next;
+  after(next - now_ns_, [this, next] {
+    if (group_.next_time_ns() == next) on_group_time();
+  });
 }
 
 // What the switch says of a round is the same each time.

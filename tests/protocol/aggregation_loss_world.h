@@ -45,9 +45,10 @@ struct AggregationLossOptions {
   std::int64_t stop_ns = 0;  // worker 0 does nothing for so long, once in each operation
   // All workers join a multicast group: once they have heard a probe, results to all leave once, by a way
   // that all have in common, before each has its own. Worker 1 hears nothing of it from this operation on; 0:
-  // it never joins.
+  // it never joins. Until this one, when the group brings it all again.
   bool multicast = false;
-  std::uint32_t deaf_from = 0xffffffff;
+  std::uint32_t deaf_from = 0xffffffff, hears_from = 0xffffffff;
+  ResultGroupTimes times = {};
   bool traced = false;
 };
 
@@ -81,13 +82,14 @@ class AggregationLossWorld {
   void arm_box();
   void perform(std::span<const SwitchAction> actions);
   void bring(Member& member, const wire::DatagramHeader& header, const std::vector<std::byte>& bytes,
-             std::uint64_t number);
+             std::uint64_t number, bool by_group);
   void bring_all(const wire::DatagramHeader& header, const std::vector<std::byte>& bytes);
   void hear(Member& member, const wire::DatagramHeader& header, const std::vector<std::byte>& bytes,
-            std::uint64_t number);
+            std::uint64_t number, bool by_group);
   bool deaf(const Member& member) const;
-  void say(const Member& member, wire::GroupWord word);
-  void probe();
+  void say(const Member& member, const wire::SwitchHears& word);
+  void on_group_time();
+  bool all_over() const;
   void record(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void check(Member& member);
   void check_all();
@@ -104,6 +106,7 @@ class AggregationLossWorld {
   Random random_;
   AggregationSwitch box_;
   ResultGroup group_;
+  std::int64_t group_armed_ns_ = -1;
   std::uint64_t to_all_ = 0;  // datagrams so far, each with a number of its own
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<std::uint64_t> bursts_;  // by way: datagrams that are still to be lost

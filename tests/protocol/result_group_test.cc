@@ -18,66 +18,148 @@ using wire::GroupWord;
 using State = ResultGroup::State;
 constexpr std::int64_t kNoProbe = std::numeric_limits<std::int64_t>::max();
 
+constexpr ResultGroupTimes kUsual;
+
+wire::SwitchHears heard(std::uint32_t attempt) {
+  return {GroupWord::heard, attempt};
+}
+wire::SwitchHears lost(std::uint32_t attempt) {
+  return {GroupWord::lost, attempt, 300, 1024};
+}
+
 TEST(ResultGroup, IsUsedOnceAllWorkersHaveHeardAProbe) {
-  ResultGroup group(3);
-  EXPECT_EQ(group.next_time_ns(), kNoProbe);
-  group.says(0, GroupWord::heard, 5);  // of what has not been sent
-  for (const std::size_t worker : {2U, 0U, 0U}) group.says(worker, GroupWord::joined, 7);
+  ResultGroup group(3, 2);
+  EXPECT_EQ(group.next_time_ns(), 2 + kUsual.join_ns);
+  group.says(0, heard(0), 5);  // of what has not been sent
+  for (const std::size_t worker : {2U, 0U, 0U}) group.says(worker, {GroupWord::joined}, 7);
   EXPECT_EQ(group.state(), State::joining);
   EXPECT_FALSE(group.probe(8));
-  group.says(1, GroupWord::joined, 9);
+  group.says(1, {GroupWord::joined}, 9);
   EXPECT_EQ(group.state(), State::probing);
   EXPECT_EQ(group.next_time_ns(), 9);
   EXPECT_TRUE(group.probe(9));
-  EXPECT_EQ(group.next_time_ns(), 9 + ResultGroup::kFirstNs);
-  for (const std::size_t worker : {0U, 1U, 1U}) group.says(worker, GroupWord::heard, 10);
+  EXPECT_EQ(group.attempt(), 1U);
+  EXPECT_EQ(group.next_time_ns(), 9 + kUsual.probe_ns);
+  for (const std::size_t worker : {0U, 1U, 1U}) group.says(worker, heard(1), 10);
   EXPECT_FALSE(group.by_group());
-  group.says(7, GroupWord::heard, 10);  // there is none
+  group.says(7, heard(1), 10);  // there is none
+  group.says(2, heard(2), 10);  // nor a probe of that attempt
   EXPECT_FALSE(group.by_group());
-  group.says(2, GroupWord::heard, 11);
+  group.says(2, heard(1), 11);
   EXPECT_TRUE(group.by_group());
   EXPECT_EQ(group.next_time_ns(), kNoProbe);
   EXPECT_FALSE(group.probe(12));
 }
 
-TEST(ResultGroup, IsNotUsedWhereOneNeverHearsAnything) {
-  ResultGroup group(4);
-  for (std::size_t w = 0; w < 4; ++w) group.says(w, GroupWord::joined, 0);
-  group.says(2, GroupWord::heard, 0);
+// All probes of this attempt; when it is over.
+std::int64_t probe_in_vain(ResultGroup& group) {
   int probes = 0;
-  std::int64_t now = 0, longest = 0;
-  while (group.state() == State::probing) {
+  std::int64_t now = group.next_time_ns(), longest = 0;
+  for (const std::uint32_t attempt = group.attempt() + (group.state() == State::probing ? 0 : 1);;) {
+    const bool sent = group.probe(now);
+    EXPECT_EQ(group.attempt(), attempt);
+    if (!sent) break;
+    ++probes;
     longest = std::max(longest, group.next_time_ns() - now);
     now = group.next_time_ns();
-    probes += group.probe(now) ? 1 : 0;
   }
   EXPECT_EQ(probes, ResultGroup::kProbes);
-  EXPECT_EQ(longest, ResultGroup::kLongestNs);
+  EXPECT_EQ(longest, kUsual.longest_probe_ns);
   EXPECT_EQ(group.state(), State::off);
-  EXPECT_FALSE(group.was_used());
-  EXPECT_THAT(group.deaf(), ElementsAre(0, 1, 3));
-  EXPECT_EQ(group.next_time_ns(), kNoProbe);
-  for (std::size_t w = 0; w < 4; ++w) group.says(w, GroupWord::heard, now);
-  EXPECT_FALSE(group.by_group()) << "it stays off";
+  return now;
 }
 
-TEST(ResultGroup, IsLeftForGoodWhenOneHasLostIt) {
-  ResultGroup cannot_join(2);
-  cannot_join.says(1, GroupWord::lost, 0);
-  EXPECT_EQ(cannot_join.state(), State::off);
-  EXPECT_FALSE(cannot_join.was_used());
-
-  ResultGroup group(2);
-  for (const GroupWord word : {GroupWord::joined, GroupWord::heard}) {
-    for (std::size_t w = 0; w < 2; ++w) group.says(w, word, 0);
-    group.probe(0);
+TEST(ResultGroup, RestsWhereOneNeverHearsAnythingAndIsTriedAgain) {
+  ResultGroup group(4, 0);
+  for (std::size_t w = 0; w < 4; ++w) group.says(w, {GroupWord::joined}, 0);
+  group.says(2, heard(1), 0);
+  std::int64_t now = probe_in_vain(group);
+  EXPECT_FALSE(group.was_used());
+  EXPECT_EQ(group.why(), ResultGroup::Why::not_heard);
+  EXPECT_THAT(group.deaf(), ElementsAre(0, 1, 3));
+  for (std::size_t w = 0; w < 4; ++w) group.says(w, heard(1), now);
+  EXPECT_FALSE(group.by_group()) << "it rests";
+  // Twice as long each time, up to the longest.
+  for (std::int64_t rest = kUsual.rest_ns, i = 0; i < 8;
+       ++i, rest = std::min(2 * rest, kUsual.longest_rest_ns)) {
+    EXPECT_EQ(group.next_time_ns(), now + rest) << i;
+    EXPECT_FALSE(group.probe(now + rest - 1));
+    now = probe_in_vain(group);
+    EXPECT_THAT(group.deaf(), ElementsAre(0, 1, 2, 3)) << "what was heard before says nothing";
   }
-  ASSERT_TRUE(group.by_group());
-  group.says(1, GroupWord::lost, 1);
-  group.says(0, GroupWord::lost, 2);
+  EXPECT_TRUE(group.probe(group.next_time_ns()));
+  for (std::size_t w = 0; w < 4; ++w) group.says(w, heard(group.attempt()), now);
+  EXPECT_TRUE(group.by_group());
+}
+
+TEST(ResultGroup, IsOffForGoodWhereAHostDoesNotJoinIt) {
+  for (const bool at_first : {true, false}) {
+    ResultGroup group(3, 0);
+    for (const std::size_t w : {0U, 1U}) group.says(w, {GroupWord::joined}, 0);
+    if (!at_first) {
+      group.says(2, {GroupWord::joined}, 0);
+      group.probe(0);
+    }
+    group.says(2, {GroupWord::cannot, 0, 0, 0, "no such device"}, 1);
+    EXPECT_EQ(group.state(), State::off);
+    EXPECT_EQ(group.why(), ResultGroup::Why::cannot);
+    EXPECT_THAT(group.deaf(), ElementsAre(2));
+    EXPECT_EQ(group.word().why, "no such device");
+    EXPECT_FALSE(group.was_used());
+    EXPECT_EQ(group.next_time_ns(), kNoProbe) << "nobody waits for it";
+    for (std::size_t w = 0; w < 3; ++w) group.says(w, {GroupWord::joined}, 2);
+    for (std::size_t w = 0; w < 3; ++w) group.says(w, heard(1), 2);
+    EXPECT_EQ(group.state(), State::off);
+  }
+}
+
+TEST(ResultGroup, DoesNotWaitForEverForWhoNeverSaysThatItHasJoined) {
+  ResultGroup group(4, 5);
+  group.says(0, {GroupWord::joined}, 6);
+  group.says(2, {GroupWord::joined}, 6);
+  EXPECT_FALSE(group.probe(5 + kUsual.join_ns - 1));
+  EXPECT_EQ(group.state(), State::joining);
+  EXPECT_FALSE(group.probe(5 + kUsual.join_ns));
   EXPECT_EQ(group.state(), State::off);
-  EXPECT_TRUE(group.was_used());
-  EXPECT_THAT(group.deaf(), ElementsAre(1)) << "who was the first";
+  EXPECT_EQ(group.why(), ResultGroup::Why::not_joined);
+  EXPECT_THAT(group.deaf(), ElementsAre(1, 3));
+  EXPECT_EQ(group.next_time_ns(), kNoProbe);
+  // It may have had no sum so far.
+  group.says(3, {GroupWord::joined}, 7 + kUsual.join_ns);
+  EXPECT_EQ(group.state(), State::off);
+  group.says(1, {GroupWord::joined}, 8 + kUsual.join_ns);
+  EXPECT_EQ(group.state(), State::probing);
+  EXPECT_TRUE(group.probe(8 + kUsual.join_ns));
+}
+
+TEST(ResultGroup, IsLeftWhenOneHasLostItAndTriedAgain) {
+  ResultGroup group(2, 0);
+  for (std::size_t w = 0; w < 2; ++w) group.says(w, {GroupWord::joined}, 0);
+  std::int64_t now = 0;
+  const auto use = [&] {
+    ASSERT_TRUE(group.probe(now));
+    for (std::size_t w = 0; w < 2; ++w) group.says(w, heard(group.attempt()), now);
+    ASSERT_TRUE(group.by_group());
+  };
+  // Of rests, the second one is longer, and the third one of a group that has served for long is not.
+  for (const std::int64_t served : {std::int64_t{1}, std::int64_t{1}, kUsual.longest_rest_ns + 1}) {
+    use();
+    const std::uint32_t attempt = group.attempt();
+    group.says(0, lost(attempt - 1), now);
+    EXPECT_TRUE(group.by_group()) << "that was the one before";
+    now += served;
+    group.says(1, lost(attempt), now);
+    group.says(0, lost(attempt), now);
+    EXPECT_EQ(group.state(), State::off);
+    EXPECT_EQ(group.why(), ResultGroup::Why::lost);
+    EXPECT_THAT(group.deaf(), ElementsAre(1)) << "who was the first";
+    EXPECT_EQ(group.word().missing, 300U);
+    EXPECT_EQ(group.word().of, 1024U);
+    EXPECT_TRUE(group.was_used());
+    EXPECT_EQ(group.next_time_ns(), now + kUsual.rest_ns * (attempt == 2 ? 2 : 1));
+    now = group.next_time_ns();
+  }
+  use();
 }
 
 TEST(ResultTally, CountsWhatWasSentToAllAndCameToUsAloneByNumbers) {
@@ -86,20 +168,41 @@ TEST(ResultTally, CountsWhatWasSentToAllAndCameToUsAloneByNumbers) {
   for (std::uint32_t i = 0; i < 5000; ++i, ++number) {
     all_came.came(number, true);
     none_came.came(number, false);
-    EXPECT_EQ(none_came.too_few(), i >= ResultTally::kMost) << i;
+    EXPECT_EQ(none_came.too_few(), i + 1 >= 2 * ResultTally::kOf) << i;
     some_came.came(number, i % 10 != 0);
   }
+  EXPECT_EQ(none_came.missing(), none_came.of());
   EXPECT_FALSE(all_came.too_few());
   EXPECT_FALSE(some_came.too_few()) << "one in ten";
+  EXPECT_EQ(some_came.of(), 0U);
   // What is sent to one may overtake what was sent to all before: it comes yet.
-  at_once.came(1, true);
-  at_once.came(50, false);
-  for (std::uint16_t n = 2; n < 60; ++n) at_once.came(n, true);
-  at_once.came(40, false);
-  at_once.came(110, false);
+  for (std::uint16_t n = 1; n <= 2000; n = static_cast<std::uint16_t>(n + 50)) {
+    at_once.came(n, true);
+    at_once.came(static_cast<std::uint16_t>(n + 49), false);
+    for (std::uint16_t i = 1; i < 49; ++i) at_once.came(static_cast<std::uint16_t>(n + i), true);
+  }
   EXPECT_FALSE(at_once.too_few());
-  at_once.came(130, false);
-  EXPECT_TRUE(at_once.too_few());
+}
+
+// A host that stops for a moment gets none of a window, once. What is lost for long shows in the next one.
+TEST(ResultTally, OneStallIsNotTooFew) {
+  for (const std::uint32_t stall : {ResultTally::kMost + 1, ResultTally::kOf}) {
+    ResultTally tally;
+    std::uint16_t number = 1;
+    const auto window = [&](std::uint32_t missing) {
+      for (std::uint32_t i = 0; i < ResultTally::kOf; ++i, ++number) tally.came(number, i >= missing);
+    };
+    for (int times = 0; times < 5; ++times) {
+      window(stall);
+      EXPECT_FALSE(tally.too_few());
+      window(ResultTally::kMost);
+    }
+    window(stall);
+    window(stall);
+    EXPECT_TRUE(tally.too_few());
+    EXPECT_EQ(tally.missing(), 2 * stall);
+    EXPECT_EQ(tally.of(), 2 * ResultTally::kOf);
+  }
 }
 
 AggregationLossOptions by_multicast(std::uint64_t seed) {
@@ -171,16 +274,20 @@ TEST(ResultGroup, TakesOneCopyOfEachResultFromTheSwitchAndNothingElse) {
 TEST(ResultGroup, IsNotUsedWhereOneNeverJoins) {
   AggregationLossOptions o = quiet_sums();
   o.deaf_from = 0;
+  o.times.join_ns = 300'000;
   AggregationLossWorld world(o);
   world.run();
   EXPECT_THAT(world.problems(), IsEmpty());
-  EXPECT_EQ(world.group().state(), State::joining);
+  EXPECT_EQ(world.group().state(), State::off);
+  EXPECT_EQ(world.group().why(), ResultGroup::Why::not_joined);
+  EXPECT_THAT(world.group().deaf(), ElementsAre(1));
   EXPECT_EQ(world.counters().multicast, 0U);
 }
 
 // Worker 1 is cut off from the group in the third sum: it gets its results one by one until it has said so.
 TEST(ResultGroup, IsLeftWhereOneHearsNothingAnyMore) {
   AggregationLossOptions o = quiet_sums();
+  o.operations = 60;
   o.deaf_from = 3;
   AggregationLossWorld world(o);
   world.run();
@@ -190,6 +297,21 @@ TEST(ResultGroup, IsLeftWhereOneHearsNothingAnyMore) {
   EXPECT_THAT(world.group().deaf(), ElementsAre(1));
   EXPECT_GT(world.counters().multicast, 0U);
   EXPECT_LT(world.counters().repeated, world.counters().rounds / 4) << "the rest came to it unasked";
+}
+
+// Worker 1 is cut off from it in two sums. It is tried again while it does not hear it, and once it does.
+TEST(ResultGroup, IsUsedAgainOnceAllHearItAgain) {
+  AggregationLossOptions o = quiet_sums();
+  o.operations = 30;
+  o.deaf_from = 3;
+  o.hears_from = 12;
+  o.times.rest_ns = 100'000;
+  o.times.probe_ns = 10'000;
+  AggregationLossWorld world(o);
+  world.run();
+  EXPECT_THAT(world.problems(), IsEmpty());
+  EXPECT_TRUE(world.group().by_group());
+  EXPECT_GT(world.group().attempt(), 1U);
 }
 
 // Of a rate of results, what is sent once takes one part, and what is sent to each as many as there are.

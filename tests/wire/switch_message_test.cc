@@ -25,7 +25,8 @@ std::vector<SwitchMessage> one_of_each() {
           SwitchText{std::string(kMaxSwitchText, 'x')},
           SwitchGiveUp{ErrorCode::timeout, "the switch waits for worker 2"},
           SwitchGroup{"239.1.2.3:61000"},
-          SwitchHears{GroupWord::lost}};
+          SwitchHears{GroupWord::lost, 0xffffffff, 700, 1024},
+          SwitchHears{GroupWord::cannot, 0, 0, 0, "no route"}};
 }
 
 TEST(SwitchMessage, ComesBackAsItWasSaid) {
@@ -71,11 +72,14 @@ TEST(SwitchMessage, OfAWorkerThatTakesResultsByMulticastDiffersWhereAWorkerHasNo
   ASSERT_EQ(by_group.size(), plain.size());
   EXPECT_EQ(by_group.substr(0, plain.size() - 1), plain.substr(0, plain.size() - 1));
   EXPECT_EQ(plain.back(), 0);
-  EXPECT_EQ(by_group.back(), 1);
+  EXPECT_EQ(by_group.back(), 2);
   // What later versions may say there.
   std::string later = by_group;
   later.back() = 7;
   EXPECT_TRUE(std::get<SwitchJoin>(*decode_switch_message(as_said(later))) == join);
+  // What an earlier version says, whose words of a group are others.
+  later.back() = 1;
+  EXPECT_FALSE(std::get<SwitchJoin>(*decode_switch_message(as_said(later))).by_group);
   // A rack's switch has its slots there.
   join.threads = 2;
   join.slots = 2;
@@ -91,10 +95,11 @@ TEST(SwitchMessage, CutsTextsThatAreTooLong) {
 }
 
 TEST(SwitchMessage, IsRefusedWithNumbersThatNobodyHas) {
-  EXPECT_FALSE(decode_switch_message(as_said("\x0c")));           // no such message
-  EXPECT_FALSE(decode_switch_message(as_said("\x0b\x03")));       // no such word of a group
-  EXPECT_FALSE(decode_switch_message(as_said("\x03\x03")));       // no such order
-  EXPECT_FALSE(decode_switch_message(as_said("\x07\x0a\x01x")));  // no such error
+  EXPECT_FALSE(decode_switch_message(as_said("\x0c")));  // no such message
+  EXPECT_FALSE(
+      decode_switch_message(as_said(std::string("\x0b\x04\0\0\0\0", 6))));  // no such word of a group
+  EXPECT_FALSE(decode_switch_message(as_said("\x03\x03")));                 // no such order
+  EXPECT_FALSE(decode_switch_message(as_said("\x07\x0a\x01x")));            // no such error
   EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"two words", 0, 1, 0, false, 0, 0}))));
   EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"", 0, 1, 0, false, 0, 0}))));
 }
@@ -105,6 +110,9 @@ TEST(SwitchMessage, OfAWorkerFitsIntoWhatASwitchKeeps) {
                 .size(),
             kMaxSwitchRequest);
   EXPECT_LE(encode(SwitchSum{0xffffffff, ~0ULL, 4, true}).size(), kMaxSwitchRequest);
+  EXPECT_LE(encode(SwitchHears{GroupWord::cannot, 0xffffffff, 0xffffffff, 0xffffffff, std::string(1000, 'x')})
+                .size(),
+            kMaxSwitchRequest);
   EXPECT_LE(encode(SwitchGiveUp{ErrorCode::corrupted, std::string(1000, 'x')}).size(), kMaxSwitchRequest);
 }
 

@@ -34,18 +34,29 @@ bool GroupEar::heard() const {
   return std::ranges::all_of(lanes_, [](const Lane& lane) { return lane.probed; });
 }
 
-std::optional<wire::GroupWord> GroupEar::probed(std::size_t lane) {
+std::optional<wire::SwitchHears> GroupEar::probed(std::size_t lane, std::uint32_t attempt) {
+  if (attempt < attempt_) return std::nullopt;
+  if (attempt > attempt_) {
+    attempt_ = attempt;
+    lost_ = false;
+    lanes_.assign(lanes_.size(), Lane());
+  }
   if (std::exchange(lanes_[lane].probed, true) || !heard()) return std::nullopt;
-  return wire::GroupWord::heard;
+  return wire::SwitchHears{wire::GroupWord::heard, attempt};
 }
 
-std::optional<wire::GroupWord> GroupEar::result(std::size_t lane, std::uint16_t number, bool to_all) {
+std::optional<wire::SwitchHears> GroupEar::result(std::size_t lane, std::uint16_t number, bool to_all,
+                                                  bool by_group) {
   if (lost_ || !heard()) return std::nullopt;
   protocol::ResultTally& tally = lanes_[lane].tally;
+  if (to_all && !by_group) {
+    tally = {};
+    return std::nullopt;
+  }
   tally.came(number, to_all);
   if (!tally.too_few()) return std::nullopt;
   lost_ = true;
-  return wire::GroupWord::lost;
+  return wire::SwitchHears{wire::GroupWord::lost, attempt_, tally.missing(), tally.of()};
 }
 
 }  // namespace talweg::live

@@ -3,7 +3,7 @@
 //
 //   GroupEar ear(offer, own, lanes, options);     // throws where its host cannot join
 //   ear.receive(use);                             // as UdpReceiver
-//   say ear.probed(lane), ear.result(...), if there is anything to say
+//   say ear.probed(lane, attempt), ear.result(...), if there is anything to say
 //
 // Anybody in the network can send to a group. What comes by it is opened as all datagrams are, before
 // anything is done with it.
@@ -34,11 +34,13 @@ class GroupEar {
   }
   const UdpReceiveStatistics& received() const { return receiver_.statistics(); }
 
-  // A probe of this lane has come, which may be the first. Of the last lane: it has heard them all.
-  std::optional<wire::GroupWord> probed(std::size_t lane);
-  // A result of this lane, sound and not seen before, has come by whatever way: as it was sent to all, or
-  // again to this worker alone. Once too few come that were sent to all: they are lost.
-  std::optional<wire::GroupWord> result(std::size_t lane, std::uint16_t number, bool to_all);
+  // A probe of this lane and attempt has come by the group. Of the last lane: it has heard them all. What was
+  // of an earlier attempt is forgotten.
+  std::optional<wire::SwitchHears> probed(std::size_t lane, std::uint32_t attempt);
+  // A result of this lane, sound and not seen before, has come, by the group or by this worker's own address:
+  // as it was sent to all, or again to this worker alone. Once too few come that were sent to the group: they
+  // are lost. What was sent to all came by an own address: results do not go to the group then.
+  std::optional<wire::SwitchHears> result(std::size_t lane, std::uint16_t number, bool to_all, bool by_group);
 
  private:
   struct Lane {
@@ -50,7 +52,8 @@ class GroupEar {
   UdpSocket socket_;
   UdpReceiver receiver_;
   std::vector<Lane> lanes_;
-  bool lost_ = false;
+  std::uint32_t attempt_ = 0;
+  bool lost_ = false;  // and this was said
 };
 
 }  // namespace talweg::live

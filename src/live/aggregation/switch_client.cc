@@ -430,19 +430,21 @@ std::int64_t SwitchClient::next_time_ns() const {
 bool SwitchClient::receive(std::int64_t now) {
   bool any = false;
   bool more = true;
-  const auto use = [&](UdpReceiver::Datagram& datagram) {
-    take(datagram, now);
-    any = true;
+  const auto use = [&](bool by_group) {
+    return [&, by_group](UdpReceiver::Datagram& datagram) {
+      take(datagram, by_group, now);
+      any = true;
+    };
   };
   // A few batches at most: what is to be sent in answer must leave. Of the group first: what is sent to this
   // worker alone is about what went there before.
-  for (int batch = 0; ear_ && more && batch < kBatches; ++batch) more = ear_->receive(use);
+  for (int batch = 0; ear_ && more && batch < kBatches; ++batch) more = ear_->receive(use(true));
   more = true;
-  for (int batch = 0; more && batch < kBatches; ++batch) more = receiver_.receive(use);
+  for (int batch = 0; more && batch < kBatches; ++batch) more = receiver_.receive(use(false));
   return any;
 }
 
-void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
+void SwitchClient::take(UdpReceiver::Datagram& datagram, bool by_group, std::int64_t now) {
   wire::DatagramHeader header;
   if (const auto why = wire::decode(datagram.bytes, terms_.protection, header);
       why != wire::DatagramRefusal::none)
@@ -451,19 +453,23 @@ void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
   if (header.sender < options_.workers || number >= lanes_.size())
     return refusals_.count(wire::DatagramRefusal::sender);
   Lane& lane = *lanes_[number];
+  const bool probe = header.type == static_cast<std::uint8_t>(wire::AggregationType::probe);
+  // Sent to the group, it was brought here by somebody else: it says nothing of what the group brings, and
+  // its number is free for the one that does.
+  if (probe && !by_group) return refusals_.count(wire::DatagramRefusal::sender);
   wire::DatagramOpener& opener = (header.flags & wire::kDatagramToAll) != 0 ? lane.from_all : lane.opener;
   if (const auto why = opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
     return refusals_.count(why);
   heard_ns_ = now;
   if (ear_) {
-    std::optional<wire::GroupWord> word;
-    if (header.type == static_cast<std::uint8_t>(wire::AggregationType::probe)) word = ear_->probed(number);
+    std::optional<wire::SwitchHears> word;
+    if (probe) word = ear_->probed(number, header.own32);
     if (header.type == static_cast<std::uint8_t>(wire::AggregationType::result))
       word = ear_->result(number, wire::number_of_result(datagram.bytes.subspan(wire::kDatagramHeaderBytes)),
-                          (header.flags & wire::kDatagramToAll) != 0);
+                          (header.flags & wire::kDatagramToAll) != 0, by_group);
     if (word) say(*word);
   }
-  if (header.type == static_cast<std::uint8_t>(wire::AggregationType::probe)) return;
+  if (probe) return;
   lane.worker.on(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length), now);
 }
 
@@ -473,14 +479,17 @@ void SwitchClient::join_group(const wire::SwitchGroup& group) {
   try {
     ear_ = std::make_unique<GroupEar>(group, socket_.address(), lanes_.size(), options_.socket,
                                       options_.receive_group);
-  } catch (const Error&) {
-    return say(wire::GroupWord::lost);
+  } catch (const Error& e) {
+    if (options_.say)
+      options_.say(fmt::format("{}: results come to worker {} by its own address: {}", where_,
+                               options_.worker, e.what()));
+    return say({wire::GroupWord::cannot, 0, 0, 0, e.what()});
   }
-  say(wire::GroupWord::joined);
+  say({wire::GroupWord::joined});
 }
 
-void SwitchClient::say(wire::GroupWord word) {
-  line_->say(wire::SwitchHears{word});
+void SwitchClient::say(const wire::SwitchHears& word) {
+  line_->say(word);
   line_->flush();
 }
 

@@ -55,6 +55,8 @@ struct SwitchClientOptions {
       {};  // called now and then while it joins and in all_reduce(); what it throws ends that
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it
   bool by_group = true;              // results may come by multicast, where the switch has that
+  std::function<void(const std::string&)> say =
+      {};  // for people, once: why this host does not join its group; empty: nobody
   UdpOptions socket;
   UdpSenderOptions sender;
   UdpSender::SendCall send;  // these three for tests
@@ -158,10 +160,10 @@ class SwitchClient {
   FileDescriptor connect() const;
   bool wait_for_answer() const;
   bool receive(std::int64_t now_ns);
-  void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
+  void take(UdpReceiver::Datagram& datagram, bool by_group, std::int64_t now_ns);
   void hear();
   void join_group(const wire::SwitchGroup& group);
-  void say(wire::GroupWord word);
+  void say(const wire::SwitchHears& word);
   std::string perhaps_its_version() const;
   bool all_done() const;
   void announce();

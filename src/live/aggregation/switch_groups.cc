@@ -81,7 +81,7 @@ std::string SwitchGroups::describe() const {
                      last.port());
 }
 
-std::optional<wire::SwitchGroup> SwitchGroups::open(const SwitchJobs::Job& job) {
+std::optional<wire::SwitchGroup> SwitchGroups::open(const SwitchJobs::Job& job, std::int64_t now_ns) {
   const auto takes = [](const SwitchJobs::Worker& worker) { return worker.asked.by_group; };
   if (!job.opened || job.workers.size() < 2 || !std::ranges::all_of(job.workers, takes)) return std::nullopt;
   std::size_t place = 0;
@@ -89,12 +89,21 @@ std::optional<wire::SwitchGroup> SwitchGroups::open(const SwitchJobs::Job& job) 
   while (place < most_ && std::ranges::any_of(groups_, taken)) ++place;
   if (place == most_) return std::nullopt;
   const std::uint32_t number = job.opened->job;
-  groups_.insert_or_assign(number, Group{place, job.name, protocol::ResultGroup(job.workers.size())});
-  hooks_.set_group(number, at(place));
+  const SwitchThread::GroupPath path = hooks_.set_group(number, at(place));
+  if (path.mtu > 0 && path.mtu < path.needed) {
+    if (hooks_.say)
+      hooks_.say(
+          fmt::format("job {}: results go to each worker by itself: they are packets of up to {} bytes, and "
+                      "the way to the "
+                      "multicast group {} takes {}",
+                      job.name, path.needed, to_string(at(place)), path.mtu));
+    return std::nullopt;
+  }
+  groups_.insert_or_assign(number, Group{place, job.name, protocol::ResultGroup(job.workers.size(), now_ns)});
   return wire::SwitchGroup{to_string(at(place))};
 }
 
-void SwitchGroups::says(const SwitchJobs::Job& job, std::uint16_t worker, wire::GroupWord word,
+void SwitchGroups::says(const SwitchJobs::Job& job, std::uint16_t worker, const wire::SwitchHears& word,
                         std::int64_t now_ns) {
   if (!job.opened) return;
   const auto found = groups_.find(job.opened->job);
@@ -111,7 +120,7 @@ void SwitchGroups::on_time(std::int64_t now_ns) {
   for (auto& [job, group] : groups_) {
     if (group.results.next_time_ns() > now_ns) continue;
     if (group.results.probe(now_ns))
-      hooks_.probe(job);
+      hooks_.probe(job, group.results.attempt());
     else
       look(job, group);
   }
@@ -131,28 +140,47 @@ bool SwitchGroups::by_group(std::uint32_t job) const {
 void SwitchGroups::look(std::uint32_t job, Group& group) {
   using State = protocol::ResultGroup::State;
   const State state = group.results.state();
-  if (state == State::by_group && !std::exchange(group.used, true)) hooks_.send_by_group(job, true);
-  if (state != State::off || std::exchange(group.over, true)) return;
-  hooks_.send_by_group(job, false);
-  if (hooks_.say) hooks_.say(why_off(group));
+  if (group.used != group.results.by_group()) {
+    group.used = group.results.by_group();
+    hooks_.send_by_group(job, group.used);
+    if (group.used && std::exchange(group.said, false) && hooks_.say)
+      hooks_.say(fmt::format("job {}: results go once to the multicast group {}: all of its workers hear it",
+                             group.job, to_string(at(group.place))));
+  }
+  if (state == State::off && !std::exchange(group.said, true) && hooks_.say) hooks_.say(why_off(group));
 }
 
 std::string SwitchGroups::why_off(const Group& group) const {
+  using Why = protocol::ResultGroup::Why;
   const std::span<const std::uint16_t> deaf = group.results.deaf();
   const std::span<const std::uint16_t> named = deaf.first(std::min(deaf.size(), kMostNamed));
   const std::string who =
       fmt::format("worker{} {}{}", deaf.size() == 1 ? "" : "s", fmt::join(named, ", "),
                   deaf.size() > named.size() ? fmt::format(" and {} more", deaf.size() - named.size()) : "");
   const std::string at = to_string(this->at(group.place));
-  if (group.results.was_used())
-    return fmt::format(
-        "job {}: results go to each worker by itself again: too few of those to the multicast group {} come "
-        "to {}",
-        group.job, at, who);
+  const wire::SwitchHears& word = group.results.word();
+  switch (group.results.why()) {
+    case Why::lost:
+      return fmt::format(
+          "job {}: results go to each worker by itself again: {} of {} to the multicast group {} did not "
+          "come "
+          "to {}",
+          group.job, word.missing, word.of, at, who);
+    case Why::cannot:
+      return fmt::format(
+          "job {}: results go to each worker by itself: {} cannot join the multicast group {}: {}", group.job,
+          who, at, printable(word.why));
+    case Why::not_joined:
+      return fmt::format(
+          "job {}: results go to each worker by itself: {} did not say so far that the multicast group {} is "
+          "joined",
+          group.job, who, at);
+    case Why::not_heard:
+      break;
+  }
   return fmt::format(
-      "job {}: results go to each worker by itself: what is sent to the multicast group {} does not come to "
-      "{}",
-      group.job, at, who);
+      "job {}: results go to each worker by itself: none of {} probes to the multicast group {} came to {}",
+      group.job, protocol::ResultGroup::kProbes, at, who);
 }
 
 }  // namespace talweg::live

@@ -3,7 +3,7 @@
 // in protocol/aggregation/result_group.h.
 //
 //   SwitchGroups groups(first_group(options, listen, jobs), jobs, hooks);
-//   if (const auto offer = groups.open(job)) tell its workers;      // it has opened
+//   if (const auto offer = groups.open(job, now_ns)) tell its workers;      // it has opened
 //   groups.says(job, worker, word, now_ns);
 //   if (now_ns >= groups.next_time_ns()) groups.on_time(now_ns);
 //   groups.close(number);
@@ -17,6 +17,7 @@
 #include <string>
 
 #include "live/aggregation/switch_jobs.h"
+#include "live/aggregation/switch_thread.h"
 #include "live/system.h"
 #include "live/udp/udp_socket.h"
 #include "protocol/aggregation/result_group.h"
@@ -40,20 +41,23 @@ UdpAddress first_group(const SwitchMulticastOptions& options, const Endpoint& li
 class SwitchGroups {
  public:
   struct Hooks {
-    // The threads of the job with this number: where its group is; send probes there; send results there, or
-    // to each worker.
-    std::function<void(std::uint32_t job, const UdpAddress& group)> set_group;
-    std::function<void(std::uint32_t job)> probe;
+    // The threads of the job with this number: where its group is, and what the way there takes; send probes
+    // there; send results there, or to each worker.
+    std::function<SwitchThread::GroupPath(std::uint32_t job, const UdpAddress& group)> set_group;
+    std::function<void(std::uint32_t job, std::uint32_t attempt)> probe;
     std::function<void(std::uint32_t job, bool by_group)> send_by_group;
-    std::function<void(const std::string&)> say;  // for people, once for each job; empty: nobody
+    // For people, a line for each time that results go another way than before, and why; empty: nobody.
+    std::function<void(const std::string&)> say;
   };
   // `most`: kMostGroups at most.
   SwitchGroups(const UdpAddress& first, std::size_t most, Hooks hooks);
 
   // Of a job that has opened, if there is one for it: not where some of its workers cannot be sent to by one,
-  // as they are racks' switches or of an earlier version, nor where there is one worker alone.
-  std::optional<wire::SwitchGroup> open(const SwitchJobs::Job& job);
-  void says(const SwitchJobs::Job& job, std::uint16_t worker, wire::GroupWord word, std::int64_t now_ns);
+  // as they are racks' switches or of an earlier version, nor where there is one worker alone, nor where its
+  // largest result is longer than the way to the group takes.
+  std::optional<wire::SwitchGroup> open(const SwitchJobs::Job& job, std::int64_t now_ns);
+  void says(const SwitchJobs::Job& job, std::uint16_t worker, const wire::SwitchHears& word,
+            std::int64_t now_ns);
   void close(std::uint32_t job);
   void on_time(std::int64_t now_ns);
   std::int64_t next_time_ns() const;
@@ -68,7 +72,7 @@ class SwitchGroups {
     std::string job;
     protocol::ResultGroup results;
     bool used = false;  // the threads have been told to
-    bool over = false;  // they have been told not to, and people why
+    bool said = false;  // people: why it is not
   };
   UdpAddress at(std::size_t place) const;
   void look(std::uint32_t job, Group& group);

@@ -177,7 +177,7 @@ void SwitchJobs::open(Job& job) {
 void SwitchJobs::hears(Seat seat, const wire::SwitchHears& how) {
   const auto place = seats_.find(seat);
   if (place == seats_.end() || !hooks_.hears) return;
-  hooks_.hears(jobs_.at(place->second.job), place->second.worker, how.what);
+  hooks_.hears(jobs_.at(place->second.job), place->second.worker, how);
 }
 
 void SwitchJobs::sum(Seat seat, const wire::SwitchSum& sum) {

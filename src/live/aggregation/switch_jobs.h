@@ -69,7 +69,7 @@ class SwitchJobs {
     // Empty where there is no multicast. Of a job that has opened: its group, if it has one; and what a
     // worker says of it.
     std::function<std::optional<wire::SwitchGroup>(const Job&)> group = {};
-    std::function<void(const Job&, std::uint16_t worker, wire::GroupWord)> hears = {};
+    std::function<void(const Job&, std::uint16_t worker, const wire::SwitchHears&)> hears = {};
   };
 
   SwitchJobs(const SwitchQuotas& quotas, Hooks hooks);

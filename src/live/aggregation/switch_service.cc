@@ -199,9 +199,13 @@ void SwitchService::set_groups() {
   };
   SwitchGroups::Hooks hooks;
   hooks.set_group = [all](std::uint32_t job, const UdpAddress& group) {
-    all([&](SwitchThread& thread) { thread.set_group(job, group); });
+    SwitchThread::GroupPath path;  // the same for all of them
+    all([&](SwitchThread& thread) { path = thread.set_group(job, group); });
+    return path;
   };
-  hooks.probe = [all](std::uint32_t job) { all([&](SwitchThread& thread) { thread.probe(job); }); };
+  hooks.probe = [all](std::uint32_t job, std::uint32_t attempt) {
+    all([&](SwitchThread& thread) { thread.probe(job, attempt); });
+  };
   hooks.send_by_group = [all](std::uint32_t job, bool by_group) {
     all([&](SwitchThread& thread) { thread.send_by_group(job, by_group); });
   };
@@ -217,8 +221,8 @@ SwitchJobs::Hooks SwitchService::hooks() {
                           [this](const wire::SwitchOpened& opened) { close(opened); }};
   hooks.has_key = [this] { return has_key_; };
   if (options_.multicast) {
-    hooks.group = [this](const Job& job) { return groups_->open(job); };
-    hooks.hears = [this](const Job& job, std::uint16_t worker, wire::GroupWord word) {
+    hooks.group = [this](const Job& job) { return groups_->open(job, now_ns()); };
+    hooks.hears = [this](const Job& job, std::uint16_t worker, const wire::SwitchHears& word) {
       groups_->says(job, worker, word, now_ns());
     };
   }

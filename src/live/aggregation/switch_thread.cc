@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "live/aggregation/switch_line.h"
 #include "live/udp/multicast.h"
 #include "protocol/aggregation/job_slots.h"
 #include "wire/aggregation.h"
@@ -138,13 +139,19 @@ void SwitchThread::pace_results(std::uint32_t job, double bytes_per_second) {
   orders_.give([&] { sums_.pace_results(job, bytes_per_second); });
 }
 
-void SwitchThread::set_group(std::uint32_t job, const UdpAddress& group) {
+SwitchThread::GroupPath SwitchThread::set_group(std::uint32_t job, const UdpAddress& group) {
+  GroupPath path;
   orders_.give([&] {
-    if (const auto found = jobs_.find(job); found != jobs_.end()) found->second.group = sender_.add(group);
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end()) return;
+    found->second.group = sender_.add(group);
+    path.mtu = sender_.mtu(*found->second.group);
+    path.needed = found->second.largest + bytes_around(found->second.to_all.suite().protection);
   });
+  return path;
 }
 
-void SwitchThread::probe(std::uint32_t job) {
+void SwitchThread::probe(std::uint32_t job, std::uint32_t attempt) {
   orders_.give([&] {
     const auto found = jobs_.find(job);
     if (found == jobs_.end() || !found->second.group) return;
@@ -157,6 +164,7 @@ void SwitchThread::probe(std::uint32_t job) {
     std::memset(payload, 0, its.largest);
     wire::DatagramHeader header;
     header.type = static_cast<std::uint8_t>(wire::AggregationType::probe);
+    header.own32 = attempt;
     header.length = static_cast<std::uint16_t>(its.largest);
     sender_.placed(its.to_all.seal(header, payload, at));
   });

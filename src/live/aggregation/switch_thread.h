@@ -91,9 +91,13 @@ class SwitchThread {
   // Of a job that is open, from now on: protocol::JobTerms::result_bytes_per_second.
   void pace_results(std::uint32_t job, double bytes_per_second);
   // These three of a job that is open. Where its group is; a datagram to it that is as long as the largest
-  // result; and whether results for all go there, or to each worker by itself.
-  void set_group(std::uint32_t job, const UdpAddress& group);
-  void probe(std::uint32_t job);
+  // result, of this attempt; and whether results for all go there, or to each worker by itself.
+  struct GroupPath {
+    std::size_t mtu = 0;     // of packets on the way to the group, as far as it is known here; 0: it is not
+    std::size_t needed = 0;  // bytes of the largest one that a result is, IP's header included; 0: as mtu
+  };
+  GroupPath set_group(std::uint32_t job, const UdpAddress& group);
+  void probe(std::uint32_t job, std::uint32_t attempt);
   void send_by_group(std::uint32_t job, bool by_group);
   SwitchThreadStatus status();
 

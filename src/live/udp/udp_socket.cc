@@ -135,10 +135,17 @@ std::uint64_t UdpSocket::dropped() const {
 }
 
 // Of a socket that is not connected the kernel does not say; one that is connected to nothing but this
-// address asks the same cache of routes, and sends nothing.
+// address asks the same cache of routes, and sends nothing. What goes to a multicast group leaves by the
+// interface that this socket was given for that, whatever routes there are.
 std::size_t UdpSocket::path_mtu(const UdpAddress& to) const {
   const FileDescriptor probe(::socket(to.ipv6() ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!probe || ::connect(probe.get(), to.raw(), to.bytes()) != 0) return 0;
+  if (!probe) return 0;
+  in_addr by{};
+  socklen_t by_bytes = sizeof by;
+  if (!to.ipv6() && !ipv6() && IN_MULTICAST(ntohl(to.ipv4())) &&
+      ::getsockopt(fd(), IPPROTO_IP, IP_MULTICAST_IF, &by, &by_bytes) == 0 && by.s_addr != 0)
+    ::setsockopt(probe.get(), IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+  if (::connect(probe.get(), to.raw(), to.bytes()) != 0) return 0;
   int mtu = 0;
   socklen_t length = sizeof mtu;
   const int result = to.ipv6() ? ::getsockopt(probe.get(), IPPROTO_IPV6, IPV6_MTU, &mtu, &length)

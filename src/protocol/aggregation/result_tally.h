@@ -10,9 +10,9 @@ namespace talweg::protocol {
 
 class ResultTally {
  public:
-  // Of so many results: more than a burst of losses is, and few enough that one which gets nothing any more
-  // finds out in a moment. Where as much is lost a result costs more than as many copies of it would.
-  static constexpr std::uint32_t kOf = 512, kMost = 64;
+  // Windows of so many results. One is bad where more are missing: then a result costs more than as many
+  // copies of it would. A host that stops for a moment loses as many, once: so it takes windows in a row.
+  static constexpr std::uint32_t kOf = 512, kMost = 64, kBad = 2;
 
   // A result of this number has come, as it was sent to all, or again to us alone. Each datagram once.
   void came(std::uint16_t number, bool to_all) {
@@ -24,16 +24,25 @@ class ResultTally {
       sent_ += static_cast<std::uint32_t>(ahead);
     }
     if (to_all) came_ = std::min(came_ + 1, sent_);
-    too_few_ = too_few_ || sent_ - came_ > kMost;
     if (sent_ < kOf) return;
+    const std::uint32_t missing = sent_ - came_;
+    if (missing <= kMost) bad_ = missing_ = of_ = 0;
+    if (missing > kMost) {
+      ++bad_;
+      missing_ += missing;
+      of_ += sent_;
+    }
     sent_ = came_ = 0;
   }
-  bool too_few() const { return too_few_; }
+  bool too_few() const { return bad_ >= kBad; }
+  // Of the bad windows in a row: so many are missing, of so many.
+  std::uint32_t missing() const { return missing_; }
+  std::uint32_t of() const { return of_; }
 
  private:
-  std::uint32_t sent_ = 0, came_ = 0;
+  std::uint32_t sent_ = 0, came_ = 0, bad_ = 0, missing_ = 0, of_ = 0;
   std::uint16_t newest_ = 0;
-  bool begun_ = false, too_few_ = false;
+  bool begun_ = false;
 };
 
 }  // namespace talweg::protocol
