@@ -162,6 +162,9 @@ Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
     if (place && host != hosts_.end()) host->switch_port = place->port;
     if (host != hosts_.end()) host->above = node.above;
   }
+  for (const HostPlan& planned : plan.hosts)
+    if (const auto host = std::ranges::find(hosts_, planned.name, &LabHost::name); host != hosts_.end())
+      host->group = planned.group;
   const std::vector<int> racks = cluster::racks_of(plan.network);
   for (std::size_t worker = 0; worker < racks.size(); ++worker)
     if (const auto host = std::ranges::find(hosts_, plan.network.nodes[worker].name, &LabHost::name);
@@ -292,6 +295,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     if (host.switch_port > 0 && !switches.empty()) {
       program = helpers.switch_command;
       program.insert(program.end(), {"--listen", switch_place(host), "--key-file", switch_key->path()});
+      if (!host.group.empty()) program.insert(program.end(), {"--multicast", host.group});
       if (!host.above.empty()) program.insert(program.end(), {"--above", place_of(host.above)});
     } else if (host.switch_port == 0 && !host.worker && !helpers.aggregator.empty()) {
       program = helpers.aggregator;

@@ -32,6 +32,7 @@ struct LabHost {
   NetNamespace net;
   int switch_port = 0;  // of the `talweg switch` that is to be there; 0: none is
   std::string above{};  // the host with the switch above that one; empty: there is none
+  std::string group{};  // its first multicast group, see HostPlan
   std::string rack{};   // of a worker: the host with its rack's switch; empty: it has none
 };
 

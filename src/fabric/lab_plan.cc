@@ -8,6 +8,9 @@
 #include <numeric>
 #include <set>
 
+#include "cluster/multicast.h"
+#include "cluster/racks.h"
+#include "cluster/routing.h"
 #include "fabric/lab_groups.h"
 #include "fabric/lab_paths.h"
 #include "fabric/shaping.h"
@@ -44,6 +47,7 @@ class Planner {
       route(static_cast<int>(h));
       shape(static_cast<int>(h));
     }
+    name_groups();
     warn();
     return std::move(plan_);
   }
@@ -188,6 +192,27 @@ class Planner {
     append(host.tc, shape_destinations("eth0", destinations, totals));
     if (const auto it = groups_.ingress_total.find(node); it != groups_.ingress_total.end())
       append(plan_.ports_tc, shape_device(host.port, {it->second, {}}));
+  }
+
+  // Bridges flood what is sent to a group; hosts that have links straight to each other share one that is no
+  // switch of the cluster.
+  void name_groups() {
+    const auto may = [this](int node) {
+      return cluster_.nodes[node].can_multicast && !cluster_.nodes[node].switch_at.empty() &&
+             paths_.switch_of[node] >= 0;
+    };
+    if (std::ranges::none_of(node_of_, may)) return;
+    const std::vector<int> racks = cluster::racks_of(cluster_);
+    const cluster::Routes routes(cluster_);
+    for (std::size_t h = 0; h < plan_.hosts.size(); ++h) {
+      const int node = node_of_[h];
+      if (!may(node)) continue;
+      std::vector<int> workers;
+      for (int worker = 0; worker < cluster_.workers(); ++worker)
+        if (racks.empty() || racks[static_cast<std::size_t>(worker)] == node) workers.push_back(worker);
+      if (workers.size() > 1 && !cluster::multicast_tree(cluster_, routes, node, workers).empty())
+        plan_.hosts[h].group = fmt::format("239.77.{}.0", h + 1);
+    }
   }
 
   void warn() {

@@ -30,8 +30,11 @@ struct HostPlan {
   bool worker = true;
   bool forwards = false;  // carries packets of others
   std::string address;
-  int node = -1;                // of the cluster
-  std::string port;             // its device in the switches' namespace
+  int node = -1;     // of the cluster
+  std::string port;  // its device in the switches' namespace
+  // Of the switch that sums at this host: the first of its multicast groups, by which it reaches all of its
+  // workers at once as the cluster says. Empty: it does not, or there is none.
+  std::string group;
   std::vector<std::string> ip;  // lines for `ip -batch` in its namespace
   std::vector<std::string> tc;  // lines for `tc -batch` in its namespace
 };

@@ -9,6 +9,7 @@ namespace talweg::fabric {
 namespace {
 
 using cluster::Cluster;
+using cluster::Node;
 using cluster::NodeKind;
 using testing::Contains;
 using testing::HasSubstr;
@@ -237,6 +238,28 @@ TEST(LabPlan, MakesASwitchThatAggregatesAHostOnItsOwnBridge) {
   EXPECT_THAT(plan.hosts[2].tc, IsEmpty());  // inside the switch there is no link
   EXPECT_THAT(plan.hosts[2].ip, Not(Contains(HasSubstr("via"))));
   EXPECT_THAT(plan.hosts[0].ip, Not(Contains(HasSubstr("unreachable"))));
+}
+
+// Where all that has to copy can, as the cluster says: each bridge floods.
+TEST(LabPlan, NamesAGroupForASwitchThatReachesItsWorkersAtOnce) {
+  Cluster cluster = cluster::uniform_star(3, kFast, {});
+  Node box;
+  box.name = "box";
+  box.kind = NodeKind::switch_;
+  box.switch_at = "10.0.0.9:4711";
+  box.can_multicast = true;
+  cluster.nodes.push_back(box);
+  link_both(cluster, 3, 4, kFast, kFast);
+  const auto group = [&] { return plan_lab(cluster, {}).hosts.at(3).group; };
+  EXPECT_EQ(group(), "") << "the network's switch does not copy";
+  cluster.nodes[3].can_multicast = true;
+  EXPECT_EQ(group(), "239.77.4.0");
+  cluster.nodes[4].can_multicast = false;
+  EXPECT_EQ(group(), "");
+  cluster.nodes[4].can_multicast = true;
+  cluster.nodes[4].switch_at.clear();
+  cluster.nodes[4].can_aggregate = true;
+  EXPECT_EQ(group(), "") << "no switch sums there";
 }
 
 // Hosts with nothing but a port of the aggregator each: it carries what they send each other.
