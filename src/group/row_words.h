@@ -21,6 +21,7 @@ struct RowWords {
   std::uint64_t prices = 0;
   std::uint32_t links = 0;
   std::uint32_t learnt = 0;
+  std::uint64_t merging = 0;  // MergePrices of this rank
 
   bool fits(const RowWords& other) const {
     return shape == other.shape && dimensions == other.dimensions && limit == other.limit &&

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <limits>
 #include <utility>
@@ -74,6 +75,16 @@ std::optional<wire::AggregationFormat> RowsSwitch::format_of(const RowsCall& cal
   return group::format_of(of_rows(switches->wish(), call.width), call.type);
 }
 
+std::unique_lock<std::timed_mutex> RowsSwitch::turn(std::int64_t deadline_ns) {
+  const std::chrono::nanoseconds left(std::max<std::int64_t>(deadline_ns - live::now_ns(), 0));
+  std::unique_lock turn(turn_, left);
+  if (!turn.owns_lock())
+    throw_error(ErrorCode::timeout,
+                "all_reduce of a sparse tensor: another one of this rank and group, which was called before "
+                "it, has not ended");
+  return turn;
+}
+
 // What fails here alone, such as no memory, is as if the switch were not there: the others wait for a word.
 void RowsSwitch::line_up(const RowsCall& call, RowWords& words) {
   try {
@@ -84,6 +95,8 @@ void RowsSwitch::line_up(const RowsCall& call, RowWords& words) {
     words.in_line = std::uint64_t{1} << 63 | sum_->life;  // never 0
     words.prices = std::uint64_t{std::bit_cast<std::uint32_t>(now.words)} << 32 |
                    std::bit_cast<std::uint32_t>(now.per_byte);
+    if (!streams_->always() && !merging_) merging_ = measure_merging(static_cast<std::size_t>(group_.size()));
+    words.merging = merging_ ? std::bit_cast<std::uint64_t>(*merging_) : 0;
     words.links = std::bit_cast<std::uint32_t>(now.on_links);
     words.learnt = std::bit_cast<std::uint32_t>(learnt(call));
   } catch (const std::exception&) {
@@ -200,12 +213,16 @@ std::optional<SumForm> RowsSwitch::choose(const RowsCall& call, std::span<const 
   if (streams_->always()) return quickest;
   if (static_cast<double>(in_all) * row_bytes < static_cast<double>(streams_->wish().least_bytes()))
     return std::nullopt;
-  const auto words = double{std::bit_cast<float>(static_cast<std::uint32_t>(said[0].prices >> 32))};
-  const auto per_byte = double{std::bit_cast<float>(static_cast<std::uint32_t>(said[0].prices))};
-  // Two gathers, of keys and of values; of a switch's sum the ranks tell each other that they have it.
-  const double by_trees =
-      2 * words + per_byte * static_cast<double>(in_all) * (row_bytes + double{sizeof(std::int64_t)});
-  return std::min(blocks, pairs) + words < by_trees ? std::optional(quickest) : std::nullopt;
+  TreePrices trees{double{std::bit_cast<float>(static_cast<std::uint32_t>(said[0].prices >> 32))},
+                   double{std::bit_cast<float>(static_cast<std::uint32_t>(said[0].prices))}};
+  // All wait for the slowest one.
+  for (const RowWords& of_rank : said) {
+    const auto merging = std::bit_cast<MergePrices>(of_rank.merging);
+    trees.merging.per_row = std::max(trees.merging.per_row, merging.per_row);
+    trees.merging.per_byte = std::max(trees.merging.per_byte, merging.per_byte);
+  }
+  const double by_trees = seconds_by_trees(trees, static_cast<double>(in_all), call.width * element);
+  return std::min(blocks, pairs) + trees.words < by_trees ? std::optional(quickest) : std::nullopt;
 }
 
 }  // namespace talweg::group

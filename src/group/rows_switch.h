@@ -12,7 +12,7 @@
 // as if ranks drew their rows independently of each other; then as many times what all ranks have together as
 // it was in the last one.
 //
-// Calls are made one at a time, as turn() sees to.
+// Calls are made one at a time, as turn() sees to, which waits no longer than a call may take.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,7 @@
 #include "forest/cost.h"
 #include "group/bell.h"
 #include "group/group_impl.h"
+#include "group/row_prices.h"
 #include "group/row_words.h"
 #include "group/switch_streams.h"
 #include "protocol/aggregation/row_sums.h"
@@ -39,7 +40,8 @@ class RowsSwitch {
   // By its switches, which it has; `group` keeps this.
   explicit RowsSwitch(GroupImpl& group) : group_(group), bell_(std::make_shared<Bell>()) {}
 
-  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
+  // Throws Error{timeout} where another call of this rank has not ended by then.
+  std::unique_lock<std::timed_mutex> turn(std::int64_t deadline_ns);
   // What this rank says of a call that is sound here. Does not throw.
   void line_up(const RowsCall& call, RowWords& words);
   // Whether a call that all ranks agree on goes by them, which begins it.
@@ -68,13 +70,14 @@ class RowsSwitch {
 
   GroupImpl& group_;
   const std::shared_ptr<Bell> bell_;
-  std::mutex turn_;
+  std::timed_mutex turn_;
   std::shared_ptr<SwitchStreams> streams_;    // null: it has not been joined
   std::shared_ptr<protocol::QueuedSum> sum_;  // in line
   protocol::Rows rows_;                       // of it
   protocol::SumTask task_;
   std::map<Shape, float> learnt_;  // rows on any rank, of each that all have together
   Prices prices_;
+  std::optional<MergePrices> merging_;  // once they have been measured
   std::shared_ptr<const forest::CostModel> prices_for_;
 };
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -96,10 +98,9 @@ SparseRows sum_by_trees(Group& group, const RowsCall& call, const std::vector<Ro
     value_counts.push_back(key_counts.back() * call.width);
     rows += key_counts.back();
   }
-  const auto keys =
-      gather_all(group, call.keys.data(), key_counts, DataType::i64, left(call.options, deadline_ns));
-  const auto values = gather_all(group, static_cast<const std::byte*>(call.values), value_counts, call.type,
-                                 left(call.options, deadline_ns));
+  auto keys = gather_all(group, call.keys.data(), key_counts, DataType::i64, left(call.options, deadline_ns));
+  auto values = gather_all(group, static_cast<const std::byte*>(call.values), value_counts, call.type,
+                           left(call.options, deadline_ns));
   const std::size_t row_bytes = call.width * size_of(call.type);
   std::vector<kernel::KeyedRows> streams;
   const std::int64_t* key = keys.get();
@@ -117,6 +118,14 @@ SparseRows sum_by_trees(Group& group, const RowsCall& call, const std::vector<Ro
   sum.keys.resize(rows);
   sum.values = std::make_unique_for_overwrite<std::byte[]>(rows * row_bytes);
   sum.keys.resize(kernel::merge_rows(streams, call.type, call.width, sum.keys.data(), sum.values.get()));
+  if (sum.keys.size() == rows) return sum;
+  // Rows that ranks have in common took room for each of them.
+  keys.reset();
+  values.reset();
+  sum.keys.shrink_to_fit();
+  auto exact = std::make_unique_for_overwrite<std::byte[]>(sum.keys.size() * row_bytes);
+  if (!sum.keys.empty()) std::memcpy(exact.get(), sum.values.get(), sum.keys.size() * row_bytes);
+  sum.values = std::move(exact);
   return sum;
 }
 
@@ -136,8 +145,8 @@ SparseRows all_reduce_rows(Group& group, const RowsCall& call) {
   auto* const own = dynamic_cast<GroupImpl*>(&group);
   RowsSwitch* const by_switch = own == nullptr ? nullptr : own->rows_switch();
   const std::int64_t deadline_ns = own == nullptr ? 0 : live::now_ns() + own->timeout_ns(call.options);
-  std::unique_lock<std::mutex> turn;
-  if (by_switch != nullptr) turn = by_switch->turn();
+  std::unique_lock<std::timed_mutex> turn;
+  if (by_switch != nullptr) turn = by_switch->turn(deadline_ns);
   RowWords mine = words_of(call);
   std::vector<RowWords> said(static_cast<std::size_t>(group.size()));
   const std::vector<std::size_t> counts(said.size(), kRowWords);

@@ -4,15 +4,20 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/random.h"
+#include "group/group_impl.h"
+#include "group/row_prices.h"
+#include "group/rows_switch.h"
 #include "group/switch_stream.h"
 #include "switched.h"
 #include "talweg/sparse_rows.h"
@@ -97,6 +102,7 @@ void check_drawn(const SparseRows& sum, const Drawn& drawn, int ranks = kRanks) 
     for (const int number : row) put_number(drawn.type, number, values);
   }
   ASSERT_EQ(sum.keys, keys) << name(drawn.type) << ", rows of " << drawn.width;
+  EXPECT_EQ(sum.keys.capacity(), sum.keys.size()) << "room for more than there is";
   ASSERT_TRUE(values.empty() || std::memcmp(sum.values.get(), values.data(), values.size()) == 0)
       << name(drawn.type) << ", rows of " << drawn.width;
 }
@@ -185,6 +191,39 @@ TEST(SwitchedRows, OfVeryManyKeysMemoryIsThatOfTheRows) {
         group.barrier();
       },
       through(at(served)));
+}
+
+TEST(SwitchedRows, OfWhichOneHasNotEndedAnotherDoesNotWaitForLongerThanItMay) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        if (group.rank() == 0) {
+          auto* const own = dynamic_cast<group::GroupImpl*>(&group);
+          ASSERT_NE(own->rows_switch(), nullptr);
+          const auto held = own->rows_switch()->turn(live::soon());
+          const RowsCall call{.limit = 10, .options = {.timeout = std::chrono::milliseconds(20)}};
+          std::thread([&] {
+            live::expect_error([&] { all_reduce_rows(group, call); }, ErrorCode::timeout, "has not ended");
+          }).join();
+        }
+        sum_rows_until_there(group);  // nothing of it was said to anybody
+      },
+      through(at(served)));
+}
+
+// What merging takes is a part of what trees take.
+TEST(RowPrices, TreesMergeWhatTheyBring) {
+  group::TreePrices prices{1e-4, 1e-9};
+  const double moved = group::seconds_by_trees(prices, 1000, 256);
+  EXPECT_NEAR(moved, 2e-4 + 1e-9 * 1000 * 264, 1e-12);
+  prices.merging = {1e-6F, 1e-8F};
+  EXPECT_NEAR(group::seconds_by_trees(prices, 1000, 256) - moved, 1000 * (1e-6 + 256e-8), 1e-8);
+  for (const std::size_t streams : {1U, 2U, 7U, 5000U}) {
+    const group::MergePrices merging = group::measure_merging(streams);
+    EXPECT_GT(merging.per_row, 0) << streams;
+    EXPECT_GE(merging.per_byte, 0) << streams;
+  }
 }
 
 TEST(SwitchedRows, RanksThatDisagreeAreToldAndGoOn) {

@@ -63,6 +63,43 @@ TEST(RowSums, AreSortedWhateverTheOrderInWhichPartsCome) {
   EXPECT_TRUE(nothing->keys.empty());
 }
 
+// As columns of several lanes bring them: each its own in order, and these in any; of as many keys as there
+// may be.
+TEST(RowSums, AreSortedOutOfManyColumns) {
+  Random random(77);
+  for (int round = 0; round < 40; ++round) {
+    constexpr std::size_t kParts = 3;
+    const std::uint64_t limit = round % 2 == 0 ? 300 : Rows::kMostKeys;
+    std::set<std::int64_t> keys;
+    for (std::uint64_t i = random.below(4000); i > 0; --i)
+      keys.insert(static_cast<std::int64_t>(random.below(limit)));
+    std::vector<std::vector<std::uint64_t>> columns(1 + random.below(30));
+    for (const std::int64_t key : keys)
+      for (std::size_t part = 0; part < kParts; ++part) {
+        const std::uint64_t unit = static_cast<std::uint64_t>(key) * kParts + part;
+        columns[unit % columns.size()].push_back(unit);
+      }
+    RowSums sums;
+    sums.reset(kF32, {kParts, 1}, kParts);
+    std::vector<std::size_t> taken(columns.size());
+    for (std::size_t left = kParts * keys.size(); left > 0;) {
+      const std::size_t c = random.below(columns.size());
+      if (taken[c] == columns[c].size()) continue;
+      const std::uint64_t unit = columns[c][taken[c]++];
+      add(sums, unit, {static_cast<float>(unit % 100'000)});
+      --left;
+    }
+    const auto summed = sums.finish();
+    ASSERT_TRUE(summed);
+    EXPECT_TRUE(std::ranges::equal(summed->keys, keys));
+    const std::vector<float> values = floats(*summed, kParts * keys.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint64_t unit = static_cast<std::uint64_t>(summed->keys[i / kParts]) * kParts + i % kParts;
+      ASSERT_EQ(values[i], static_cast<float>(unit % 100'000));
+    }
+  }
+}
+
 TEST(RowSums, OfPartsThatAreNoWholeRowsAreNone) {
   for (const std::vector<std::uint64_t>& units :
        std::vector<std::vector<std::uint64_t>>{{4}, {5}, {4, 5, 6}, {5, 6}, {4, 4}, {4, 5, 4, 5}, {4, 7}}) {
@@ -102,21 +139,28 @@ TEST(OwnRows, AreEachInOneColumnOfOneLane) {
     rows.first = 1000;
     rows.width = 1 + random.below(9);
     const RowUnits units = units_of(rows.width, kF32, 1 + random.below(5));
-    OwnRows::Deal deal;
+    DealtRows::Deal deal;
+    RowSums sums;
+    rows.sums = random.below(2) == 0 ? &sums : nullptr;
     deal.granule = random.below(2) == 0 ? 1 : 64;
     deal.lanes = static_cast<std::uint16_t>(1 + random.below(3));
     deal.columns = 1 + random.below(7);
     std::set<std::uint64_t> found;
-    for (deal.lane = 0; deal.lane < deal.lanes; ++deal.lane) {
+    const DealtRows* dealt = nullptr;
+    for (std::uint16_t lane = 0; lane < deal.lanes; ++lane) {
       OwnRows own;
-      own.reset(rows, units, deal);
+      own.reset(rows, units, deal, lane);
+      if (lane > 0) {
+        EXPECT_EQ(sums.dealt().get(), dealt) << "dealt out once for all lanes";
+      }
+      dealt = sums.dealt().get();
       for (std::uint64_t column = 0; column < deal.columns; ++column) {
         std::uint64_t before = 0;
         std::size_t number = 0;
         for (const std::uint64_t place : own.places(column)) {
           const std::uint64_t unit = own.unit_at(place);
           EXPECT_TRUE(found.insert(unit).second);
-          EXPECT_EQ(unit / deal.granule % deal.lanes, deal.lane);
+          EXPECT_EQ(unit / deal.granule % deal.lanes, lane);
           EXPECT_EQ(unit / deal.granule / deal.lanes % deal.columns, column);
           EXPECT_EQ(own.before(column, unit), number);
           EXPECT_EQ(own.before(column, unit + 1), ++number);

@@ -16,8 +16,8 @@ void OwnPairs::reset(const Sum& sum, std::uint64_t columns) {
   values_.resize(columns * most_);
   distances_.resize(columns * most_);
   if (sum.rows == nullptr) return;
-  rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block),
-              {kGranule, sum.lane, sum.lanes, columns});
+  rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block), {kGranule, sum.lanes, columns},
+              sum.lane);
   taken_.assign(columns, 0);
 }
 

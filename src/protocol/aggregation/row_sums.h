@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "wire/aggregation.h"
@@ -24,6 +25,7 @@
 namespace talweg::protocol {
 
 class RowSums;
+class DealtRows;
 
 // One worker's rows. All workers say the same of all but keys and values.
 struct Rows {
@@ -42,6 +44,7 @@ struct Rows {
 struct RowUnits {
   std::size_t per_row = 1;
   std::size_t length = 1;  // elements of each but the last one of a row, which may have fewer
+  bool operator==(const RowUnits&) const = default;
 };
 // As long as each other, where the last one is not shorter: so a row of few more elements than a block has
 // none that is nearly empty.
@@ -57,6 +60,9 @@ class RowSums {
   void reset(wire::AggregationFormat format, RowUnits units, std::size_t width);
   // Memory for its elements, as they are in memory. In any order, each unit once.
   std::byte* add(std::uint64_t unit);
+  // How the rows of this sum are dealt out, which its lanes share until it is finished; null: not so far.
+  const std::shared_ptr<const DealtRows>& dealt() const { return dealt_; }
+  void share(std::shared_ptr<const DealtRows> dealt) { dealt_ = std::move(dealt); }
   // Empty: what was added is not whole rows, each once. Nothing is left here. `first`: as Rows::first.
   std::optional<Summed> finish(std::int64_t first = 0);
 
@@ -72,6 +78,7 @@ class RowSums {
   std::size_t in_chunk_ = 1;
   std::vector<std::uint64_t> numbers_;  // of units, in the order in which they have come
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::shared_ptr<const DealtRows> dealt_;
 };
 
 }  // namespace talweg::protocol

@@ -90,8 +90,8 @@ void SummedTensor::reset(const Sum& sum, std::uint32_t workers, std::uint64_t se
   seed_ = seed;
   columns_ = columns;
   if (sum.rows != nullptr) {
-    rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block),
-                {1, sum.lane, sum.lanes, columns});
+    rows_.reset(*sum.rows, units_of(sum.rows->width, sum.format, sum.block), {1, sum.lanes, columns},
+                sum.lane);
     return;
   }
   if (wire::is_coded(sum.format) && sum.tolerance.residual != nullptr)
