@@ -67,6 +67,7 @@ class SwitchPricing {
     int senders = 0;
     bool is_rack = false;
     std::vector<int> tree = {};  // by which sums go down once to all senders; empty: they go to each
+    double up = 1;               // that a rack's passes on, as SwitchedShape::up
     int answers() const { return tree.empty() ? senders : 1; }
   };
 
@@ -83,7 +84,11 @@ class SwitchPricing {
       }
     }
     if (racks.empty()) return;
-    for (auto& [rack, at_rack] : switches_) at_rack.is_rack = true;
+    for (auto& [rack, at_rack] : switches_) {
+      at_rack.is_rack = true;
+      at_rack.up = std::min(1.0, shape_.up * at_rack.senders);
+      most_up_ = std::max(most_up_, at_rack.up);
+    }
     switches_[switches[0]].senders = static_cast<int>(switches_.size());
   }
 
@@ -102,16 +107,18 @@ class SwitchPricing {
     loads_.resize(network_.links.size());
     const double each = datagrams_ * wire_;
     const auto add = [&](int link, double part) { loads_[at(link)] += part * each; };
-    const auto both_ways = [&](NodeId from, NodeId to) {
-      model_.routes().for_each_share(from, to, add);
-      model_.routes().for_each_share(to, from, add);
+    const auto go_up = [&](NodeId from, NodeId to, double share) {
+      model_.routes().for_each_share(from, to, [&](int link, double part) { add(link, share * part); });
     };
     for (const Way& way : ways_) {
-      model_.routes().for_each_share(way.worker, way.at, add);
+      go_up(way.worker, way.at, shape_.up);
       if (switches_.at(way.at).tree.empty()) model_.routes().for_each_share(way.at, way.worker, add);
     }
     for (const auto& [node, sums] : switches_) {
-      if (sums.is_rack) both_ways(node, ways_[0].top);
+      if (sums.is_rack) {
+        go_up(node, ways_[0].top, sums.up);
+        model_.routes().for_each_share(ways_[0].top, node, add);
+      }
       std::set<int> leaders;  // of links that are alike each has it once
       for (const int link : sums.tree) leaders.insert(model_.routes().leader(link));
       for (const int link : leaders) add(link, 1);
@@ -138,40 +145,47 @@ class SwitchPricing {
 
   // Of a switch that takes what so many send, adds it, and answers each, or all at once; a rack's sends one
   // on, and takes its answer.
-  double of_switch(const Switch& sums) const {
+  double of_switch(NodeId node, const Switch& sums) const {
     const CostParameters& p = model_.parameters();
-    const double senders = sums.senders;
+    const double senders = sums.senders * of_each(node);
     const double ways = senders + (sums.is_rack ? 1 : 0);
-    const double sent = sums.answers() + (sums.is_rack ? 1 : 0);
+    const double sent = sums.answers() + (sums.is_rack ? sums.up : 0);
     // It receives batches as large as they can be, and answers each of them with one to every worker.
     const double batches = datagrams_ * wire_ * ways / static_cast<double>(kMostBatchBytes);
     return datagrams_ * wire_ * ((ways + sent) * p.tcp.per_byte + senders * p.reduce_per_byte) +
            (batches + std::min(batches, datagrams_) * sent) * p.tcp.per_batch;
   }
 
+  // Of what comes down, as much as each of those sends that this switch answers.
+  double of_each(NodeId node) const {
+    const bool of_racks = ways_[0].at != ways_[0].top && node == ways_[0].top;
+    return of_racks ? most_up_ : shape_.up;
+  }
+
   // `switches`: that each worker sends to.
   void find_busiest_processor(std::size_t switches) {
     const CostParameters& p = model_.parameters();
     const double workers = network_.workers();
-    const double sent = datagrams_ * wire_ * static_cast<double>(switches);  // by each worker, in all
-    const double of_worker = 2 * sent * p.tcp.per_byte;
+    // By each worker, and to it.
+    const double moved = (1 + shape_.up) * datagrams_ * wire_ * static_cast<double>(switches);
+    const double of_worker = moved * p.tcp.per_byte;
     double of_busiest = 0, of_all = 0;
-    int ways = 0;
+    double ways = 0;
     for (const auto& [node, sums] : switches_) {
-      const double seconds = of_switch(sums);
+      const double seconds = of_switch(node, sums);
       of_all += seconds;
       if (seconds <= of_busiest) continue;
       of_busiest = seconds;
-      ways = sums.senders + sums.answers() + (sums.is_rack ? 2 : 0);
+      ways = sums.senders * of_each(node) + sums.answers() + (sums.is_rack ? 1 + sums.up : 0);
     }
     processor_seconds_ = std::max(of_worker, of_busiest);
-    processor_bytes_ = of_busiest >= of_worker ? datagrams_ * wire_ * ways : 2 * sent;
+    processor_bytes_ = of_busiest >= of_worker ? datagrams_ * wire_ * ways : moved;
     processor_name_ = of_busiest >= of_worker ? "a switch" : "a worker";
     if (network_.shared_cores == 0) return;
     const double all = (workers * of_worker + of_all) / network_.shared_cores;
     if (all <= processor_seconds_) return;
     processor_seconds_ = all;
-    processor_bytes_ = 4 * sent * workers;
+    processor_bytes_ = 2 * moved * workers;
     processor_name_ = "whoever shares the cores";
   }
 
@@ -189,17 +203,19 @@ class SwitchPricing {
   // There and back.
   void add_trip(NodeId one, NodeId other, SwitchedTime& trip) const {
     const CostParameters& p = model_.parameters();
+    const double up = switches_.contains(one) ? switches_.at(one).up : shape_.up;
     for (const auto& [from, there] : {std::pair{one, other}, {other, one}}) {
+      const double own = from == one ? up : 1;
       for (const int link : model_.routes().path(from, there)) {
         const double others = loads_[at(model_.routes().leader(link))] / (datagrams_ * wire_);
-        trip.links += std::max(1.0, others) * wire_ / network_.links[at(link)].capacity.bytes_per_second();
+        trip.links += std::max(own, others) * wire_ / network_.links[at(link)].capacity.bytes_per_second();
       }
       trip.latency += static_cast<double>(model_.routes().latency(from, there).value) * 1e-9;
-      trip.processors += 2 * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
+      trip.processors += 2 * (p.tcp.per_batch + own * wire_ * p.tcp.per_byte);
     }
     // The switch has the others', too, to receive and to answer, and is at those before it when one comes.
     const Switch& sums = switches_.at(other);
-    trip.processors += sums.senders * wire_ * (p.tcp.per_byte + p.reduce_per_byte) +
+    trip.processors += sums.senders * up * wire_ * (p.tcp.per_byte + p.reduce_per_byte) +
                        sums.answers() * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
   }
 
@@ -242,7 +258,8 @@ class SwitchPricing {
   const cluster::Cluster& network_;
   const SwitchedShape shape_;
   const double wire_;     // bytes of a datagram
-  double datagrams_ = 0;  // of a vector, to one switch
+  double datagrams_ = 0;  // of a sum, by one switch
+  double most_up_ = 0;    // of racks' switches, as SwitchedShape::up
   std::vector<Way> ways_;
   std::map<NodeId, Switch> switches_;
   std::vector<double> loads_;  // bytes, by link; of links that share a leader, of that one

@@ -84,8 +84,9 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
 
 Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
                           const sim::SwitchJob& job, const SparseShape& sparse) {
-  bytes = static_cast<std::int64_t>(
-      std::ceil(static_cast<double>(bytes) * travelling(sparse, model.network().workers(), job.terms.block)));
+  const double summed = travelling(sparse, model.network().workers(), job.terms.block);
+  const double sent = sent_by_each(sparse, job.terms.block);
+  bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) * summed));
   const cluster::Cluster& network = model.network();
   const auto switches = summing_nodes(network);
   const auto racks = summing_racks(network);
@@ -99,8 +100,9 @@ Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, Da
   if (coded)
     bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) * static_cast<double>(vector) /
                                                 static_cast<double>(elements * element)));
-  const forest::SwitchedShape shape{
-      vector, static_cast<std::int64_t>(job.datagram_bytes) - elements * 4 + vector, job.terms.slots};
+  const forest::SwitchedShape shape{vector,
+                                    static_cast<std::int64_t>(job.datagram_bytes) - elements * 4 + vector,
+                                    job.terms.slots, summed > 0 ? std::min(1.0, sent / summed) : 1};
   Prediction prediction;
   prediction.breakdown = forest::switched_breakdown(model, switches, bytes, shape, racks);
   prediction.seconds = prediction.breakdown.seconds();

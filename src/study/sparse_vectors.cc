@@ -28,6 +28,15 @@ Word parse_word(const char* flag, const char* const (&words)[3], const std::stri
   return static_cast<Word>(found - std::begin(words));
 }
 
+// Of a vector of whose runs so many hold something.
+double as_it_travels(const SparseShape& shape, double held, std::size_t block) {
+  if (shape.form == SparseForm::pairs)
+    return held * static_cast<double>(wire::element_bytes(wire::AggregationFormat::pairs)) / sizeof(float);
+  if (shape.run == 0 || shape.run >= block) return held;
+  // Some run in a block is enough.
+  return 1 - std::pow(1 - held, static_cast<double>(block) / static_cast<double>(shape.run));
+}
+
 }  // namespace
 
 Overlap parse_overlap(const std::string& text) {
@@ -92,13 +101,12 @@ double union_density(const SparseShape& shape, int ranks, std::uint64_t runs) {
 }
 
 double travelling(const SparseShape& shape, int ranks, std::size_t block) {
-  if (shape.form == SparseForm::dense) return 1;
-  const double any = union_density(shape, ranks, kRuns);
-  if (shape.form == SparseForm::pairs)
-    return any * static_cast<double>(wire::element_bytes(wire::AggregationFormat::pairs)) / sizeof(float);
-  if (shape.run == 0 || shape.run >= block) return any;
-  // Some run in a block is enough.
-  return 1 - std::pow(1 - any, static_cast<double>(block) / static_cast<double>(shape.run));
+  return shape.form == SparseForm::dense ? 1
+                                         : as_it_travels(shape, union_density(shape, ranks, kRuns), block);
+}
+
+double sent_by_each(const SparseShape& shape, std::size_t block) {
+  return shape.form == SparseForm::dense ? 1 : as_it_travels(shape, std::min(shape.density, 1.0), block);
 }
 
 void clear_what_is_not_held(const SparseShape& shape, int rank, int ranks, std::size_t block_bytes,

@@ -57,6 +57,8 @@ double union_density(const SparseShape& shape, int ranks, std::uint64_t runs);
 // What travels to each worker as a share of the vector's bytes, where blocks have so many elements and what
 // surrounds them is as large as of whole blocks.
 double travelling(const SparseShape& shape, int ranks, std::size_t block);
+// The same of what travels from each.
+double sent_by_each(const SparseShape& shape, std::size_t block);
 
 // Zeros the runs of the rank's vector that hold nothing; a block has so many bytes.
 void clear_what_is_not_held(const SparseShape& shape, int rank, int ranks, std::size_t block_bytes,

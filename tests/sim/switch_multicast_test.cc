@@ -69,13 +69,14 @@ struct CastRun {
       bytes.push_back(static_cast<double>(simulation.network().counters(static_cast<int>(l)).bytes));
     wire = std::ceil(static_cast<double>(count) / sums.job().terms.block) *
            static_cast<double>(sums.job().datagram_bytes);
-    predicted = forest::switched_breakdown(
-                    forest::CostModel(network, {.tcp = {0, 0}, .reduce_per_byte = 0}), options.switches,
-                    static_cast<std::int64_t>(count) * 4,
-                    {std::int64_t{4} * sums.job().terms.columns * sums.job().terms.block,
-                     static_cast<std::int64_t>(sums.job().datagram_bytes), sums.job().terms.slots},
-                    options.racks)
-                    .seconds();
+    predicted =
+        forest::switched_breakdown(
+            forest::CostModel(network, {.tcp = {0, 0}, .reduce_per_byte = 0}), options.switches,
+            static_cast<std::int64_t>(count) * 4,
+            {std::int64_t{4} * sums.job().terms.columns * sums.job().terms.block,
+             static_cast<std::int64_t>(sums.job().datagram_bytes), sums.job().terms.slots, 1.0 / apart},
+            options.racks)
+            .seconds();
   }
   static std::size_t sums_below(const SwitchSumsOptions& options) {
     return options.racks.empty() ? 0 : std::set<int>(options.racks.begin(), options.racks.end()).size();
@@ -107,6 +108,8 @@ TEST(SwitchMulticast, IsAsManyTimesAsQuickAsWorkersWhereOnlyWhatLeavesIsTheLimit
   const CastRun each(behind_a_copier(kRanks, kTen, false, true), kCount, kRanks, 0);
   const CastRun once(behind_a_copier(kRanks, kTen, true, true), kCount, kRanks, 0);
   EXPECT_GT(each.seconds / once.seconds, 0.6 * kRanks);
+  EXPECT_NEAR(each.predicted / each.seconds, 1, 0.1);
+  EXPECT_NEAR(once.predicted / once.seconds, 1, 0.4) << "not five times as long";
 }
 
 TEST(SwitchMulticast, IsRightWhereDatagramsAreLost) {
