@@ -15,6 +15,7 @@
 #include "study/by_bounded_loss.h"
 #include "study/perf_bounded.h"
 #include "study/perf_measure.h"
+#include "study/perf_rows.h"
 #include "study/perf_switch.h"
 #include "study/perf_table.h"
 #include "study/simulate_plan.h"
@@ -43,6 +44,7 @@ Examples:
   talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01     # sums of which 1 % may be lost (BoundedSums)
   talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01 --servers 0     # rank 0 as a parameter server
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --sparse-density 0.1    # sums of a switch
+  talweg run -n 4 -- talweg perf all_reduce --sparse-rows 64 --sparse-density 0.01     # sums of sparse tensors
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --may-lose 0.01  # of which 1 % may be late
 
 Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
@@ -126,8 +128,10 @@ bool is_first_of_host(const std::vector<std::string>& hosts, int rank) {
   return true;
 }
 
-int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, const std::string& json) {
+int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, const RowsPerfOptions& of_rows,
+                  const std::string& json) {
   const auto launcher = group::find_place({});
+  if (of_rows.width > 0) check_rows_perf(of_rows, options, launcher.size);
   if (!how.address.empty()) check_switch_perf(how, options, launcher.size);
   const Printer printer(launcher.rank == 0, json);
   GroupOptions joining;
@@ -138,7 +142,9 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
     refuse("send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
   check_root(options, ranks);
 
-  const auto cases = perf_cases(options, ranks);
+  auto cases = perf_cases(options, ranks);
+  if (of_rows.width > 0)
+    for (PerfCase& c : cases) c = whole_rows(of_rows, c);
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   std::optional<live::SwitchClient> client;
@@ -156,6 +162,7 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
         !shortage.empty() && is_first_of_host(setup.hosts, group->rank()))
       say("talweg perf: --switch: {}\n", shortage);
   }
+  if (of_rows.width > 0) setup.description += describe_rows(of_rows, ranks);
   printer.line(header_text(options, setup));
 
   std::shared_ptr<BoundedSums> sums;
@@ -165,15 +172,18 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
                                       .p_call = options.may_lose_call,
                                       .servers = options.servers});
   std::optional<PerfBuffers> buffers;
-  if (!client) buffers.emplace(options, ranks);
+  if (!client && of_rows.width == 0) buffers.emplace(options, ranks);
   LostBytes lost;  // of one line, as these
   MissingBlocks missing;
+  RowsWays ways;
   const auto side = [&](const PerfCase& c, bool in_place) {
+    if (of_rows.width > 0) return measure_rows(*group, c, options, of_rows, ways);
     if (sums) return measure_bounded(*group, *sums, c, options, *buffers, in_place, lost);
     return client ? measure_switch(*group, *client, c, options, how, in_place, missing, racks)
                   : measure(*group, c, options, *buffers, in_place);
   };
   const auto plan = [&](const PerfCase& c) -> std::string {
+    if (of_rows.width > 0) return ways.describe();
     if (sums) {
       const std::string words = sums->explain(vector_elements(c), c.type);
       return words.substr(0, words.find('\n'));
@@ -187,8 +197,9 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
       PerfRow row{c, {}, {}, {}, {}};
       lost = {};
       missing = {};
+      ways = {};
       row.out_of_place = side(c, false);
-      if (has_in_place(c.op)) row.in_place = side(c, true);
+      if (has_in_place(c.op) && of_rows.width == 0) row.in_place = side(c, true);
       row.plan = plan(c);  // not before: a switch is joined, and large plans are made, while calls go on
       if (options.may_lose) row.lost = client ? missing.part() : lost.part();
       if (options.timestamps) row.timestamp = now_text();
@@ -208,7 +219,8 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
 int perf(const PerfFlags& flags) {
   const PerfOptions options = flags.checked();
   const SwitchPerfOptions how = flags.switched();
-  return flags.sim().empty() ? perf_measured(options, how, flags.json())
+  const RowsPerfOptions of_rows = flags.rows();
+  return flags.sim().empty() ? perf_measured(options, how, of_rows, flags.json())
                              : perf_simulated(options, flags.sim(), flags.json());
 }
 

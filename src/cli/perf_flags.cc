@@ -120,13 +120,18 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("--switch", raw->switch_address, "let the switch at this address:port sum (talweg switch)");
   app.add_option("--switch-job", raw->switch_job, "the job's name at the switch (perf)");
   app.add_option("--switch-key-file", raw->switch_key, "a file of mode 600 with the switch's key (none)");
-  app.add_option("--sparse-density", raw->density, "with --switch: share of blocks that hold something (1)")
+  app.add_option("--sparse-density", raw->density,
+                 "with --switch or --sparse-rows: share of blocks or rows that hold something (1)")
       ->check(real_number(0, 1));
   app.add_option("--sparse-run", raw->run, "elements that hold something together (those of a block)")
       ->check(positive);
   app.add_option("--sparse-as", raw->sparse_as,
                  "what travels of these: blocks, pairs of key and value, or all (dense) (blocks)");
-  app.add_option("--overlap", raw->overlap, "of the ranks' blocks: random, all or none in common (random)");
+  app.add_option("--overlap", raw->overlap,
+                 "of the ranks' blocks or rows: random, all or none in common (random)");
+  app.add_option("--sparse-rows", raw->rows,
+                 "sums of sparse tensors (all_reduce_rows) of rows with so many elements")
+      ->check(positive);
   app.add_flag("--exact", raw->exact,
                "with --switch: float as integers of a common scale, in any order the same");
   app.add_flag("--ordered", raw->ordered, "with --switch: float is summed in the order of ranks");
@@ -160,16 +165,28 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   how.sparse.run = raw.run;
   how.sparse.overlap = parse_overlap(raw.overlap);
   how.sparse.form = parse_sparse_form(raw.sparse_as);
-  const bool some_sparse =
-      !raw.density.empty() || !raw.overlap.empty() || !raw.sparse_as.empty() || raw.run > 0;
+  const bool some_sparse = (raw.rows == 0 && (!raw.density.empty() || !raw.overlap.empty())) ||
+                           !raw.sparse_as.empty() || raw.run > 0;
   if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse ||
                               raw.exact || raw.ordered || raw.block > 0 || !raw.switch_format.empty()))
     refuse(
         "--switch-job, --switch-block, --switch-format, --sparse-density, --sparse-run, --sparse-as, "
         "--overlap, --exact and "
-        "--ordered are about sums of a switch: which --switch?");
+        "--ordered are about sums of a switch: which --switch?{}",
+        raw.rows > 0 ? " Rows go by that of TALWEG_SWITCH, and have --sparse-density and --overlap" : "");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
+}
+
+study::RowsPerfOptions PerfFlags::rows() const {
+  const Raw& raw = *raw_;
+  if (raw.rows == 0) return {};
+  if (!raw.switch_address.empty())
+    refuse(
+        "--sparse-rows: rows go by the group's own switch, which TALWEG_SWITCH names: expected no --switch");
+  if (!raw.sim.empty()) refuse("--sparse-rows: there are no sums of rows in --sim");
+  const SwitchPerfOptions how = switched();
+  return {raw.rows, how.sparse};
 }
 
 study::PerfOptions PerfFlags::checked() const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "study/perf_options.h"
+#include "study/perf_rows.h"
 #include "study/perf_switch.h"
 
 namespace talweg::cli {
@@ -22,6 +23,8 @@ class PerfFlags {
   const std::string& sim() const { return raw_->sim; }
   // What of it is about a switch; its address is empty where there is none. Throws as checked().
   study::SwitchPerfOptions switched() const;
+  // Of sums of rows; its width is 0 where they are not wanted. Throws as checked().
+  study::RowsPerfOptions rows() const;
 
  private:
   struct Raw {
@@ -36,7 +39,7 @@ class PerfFlags {
     std::string reduction = "sum", type = "float", root = "0", json, sim;
     std::string switch_address, switch_job, switch_key, density, overlap, sparse_as, may_lose,
         may_lose_sender, may_lose_call, servers, switch_format;
-    std::size_t run = 0, block = 0;
+    std::size_t run = 0, block = 0, rows = 0;
     bool exact = false, ordered = false;
   };
   std::shared_ptr<Raw> raw_ = std::make_shared<Raw>();

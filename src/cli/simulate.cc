@@ -122,6 +122,15 @@ void add_simulate(CLI::App& app, Action* action) {
       ->group(group);
   add_wide(*sub, outputs->wide)->group(group);
   sub->add_flag("--progress", outputs->progress, "say how far it is, even to a file")->group(group);
+  sub->add_option_function<std::string>(
+         "--sparse-rows",
+         [](const std::string&) {
+           refuse(
+               "--sparse-rows: simulate has no sums of sparse tensors by rows: talweg perf measures them; "
+               "--sparse-density and --algo switch have sparse vectors");
+         },
+         "not simulated")
+      ->group("");
   auto points = std::make_shared<study::SweepRequest>();
   group = "Sweeps";
   sub->add_option("--sweep", points->sweeps,
