@@ -75,14 +75,23 @@ std::optional<wire::AggregationFormat> RowsSwitch::format_of(const RowsCall& cal
   return group::format_of(of_rows(switches->wish(), call.width), call.type);
 }
 
-std::unique_lock<std::timed_mutex> RowsSwitch::turn(std::int64_t deadline_ns) {
+RowsSwitch::Turn RowsSwitch::turn(std::int64_t deadline_ns) {
   const std::chrono::nanoseconds left(std::max<std::int64_t>(deadline_ns - live::now_ns(), 0));
-  std::unique_lock turn(turn_, left);
-  if (!turn.owns_lock())
+  std::unique_lock guard(turn_);
+  if (!turn_over_.wait_for(guard, left, [this] { return !in_turn_; }))
     throw_error(ErrorCode::timeout,
                 "all_reduce of a sparse tensor: another one of this rank and group, which was called before "
                 "it, has not ended");
-  return turn;
+  in_turn_ = true;
+  return Turn(this);
+}
+
+void RowsSwitch::end_turn() {
+  {
+    const std::lock_guard guard(turn_);
+    in_turn_ = false;
+  }
+  turn_over_.notify_one();
 }
 
 // What fails here alone, such as no memory, is as if the switch were not there: the others wait for a word.

@@ -15,6 +15,7 @@
 // Calls are made one at a time, as turn() sees to, which waits no longer than a call may take.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -40,8 +41,13 @@ class RowsSwitch {
   // By its switches, which it has; `group` keeps this.
   explicit RowsSwitch(GroupImpl& group) : group_(group), bell_(std::make_shared<Bell>()) {}
 
+  // A call's, until it ends.
+  struct EndTurn {
+    void operator()(RowsSwitch* of) const { of->end_turn(); }
+  };
+  using Turn = std::unique_ptr<RowsSwitch, EndTurn>;
   // Throws Error{timeout} where another call of this rank has not ended by then.
-  std::unique_lock<std::timed_mutex> turn(std::int64_t deadline_ns);
+  Turn turn(std::int64_t deadline_ns);
   // What this rank says of a call that is sound here. Does not throw.
   void line_up(const RowsCall& call, RowWords& words);
   // Whether a call that all ranks agree on goes by them, which begins it.
@@ -62,6 +68,7 @@ class RowsSwitch {
       std::tuple<std::int64_t, std::size_t, DataType>;  // rows that there could be, of so many elements
   static Shape shape_of(const RowsCall& call) { return {call.limit, call.width, call.type}; }
   std::optional<wire::AggregationFormat> format_of(const RowsCall& call) const;
+  void end_turn();
   void open(const RowsCall& call);
   Prices prices();
   float learnt(const RowsCall& call) const;
@@ -70,7 +77,9 @@ class RowsSwitch {
 
   GroupImpl& group_;
   const std::shared_ptr<Bell> bell_;
-  std::timed_mutex turn_;
+  std::mutex turn_;
+  std::condition_variable turn_over_;
+  bool in_turn_ = false;                      // a call is
   std::shared_ptr<SwitchStreams> streams_;    // null: it has not been joined
   std::shared_ptr<protocol::QueuedSum> sum_;  // in line
   protocol::Rows rows_;                       // of it

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -145,7 +144,7 @@ SparseRows all_reduce_rows(Group& group, const RowsCall& call) {
   auto* const own = dynamic_cast<GroupImpl*>(&group);
   RowsSwitch* const by_switch = own == nullptr ? nullptr : own->rows_switch();
   const std::int64_t deadline_ns = own == nullptr ? 0 : live::now_ns() + own->timeout_ns(call.options);
-  std::unique_lock<std::timed_mutex> turn;
+  RowsSwitch::Turn turn;
   if (by_switch != nullptr) turn = by_switch->turn(deadline_ns);
   RowWords mine = words_of(call);
   std::vector<RowWords> said(static_cast<std::size_t>(group.size()));
