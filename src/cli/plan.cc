@@ -44,7 +44,8 @@ Examples:
   talweg plan cluster.yaml --algo ring,star,packed           # these alone, side by side
   talweg plan cluster.yaml --html plan.html                  # the network, its loads, the trees, the rates
   talweg plan topo.xml --bytes 64M -o forest.yaml            # the forest that a group would take
-  talweg plan topo.xml --bytes 64M --algo ring -o ring.xml)";
+  talweg plan topo.xml --bytes 64M --algo ring -o ring.xml
+  talweg plan --topology leaf-spine:leaves=4,hosts=8,spines=4,rate=10G,up=25G)";
 
 using study::PlanQuestion;
 using study::Study;
@@ -136,7 +137,6 @@ void add_plan(CLI::App& app, Action* action) {
       app.add_subcommand("plan", "how fast a collective can be on a network, and what each planner takes");
   sub->footer(kPlanExamples);
   add_fields(*sub, study::plan_fields(), request);
-  sub->get_option("cluster")->required();
   sub->add_option("-o,--out", outputs->out, "write the forest of the largest size into this file");
   sub->add_option("--html", outputs->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", outputs->json,

@@ -10,6 +10,7 @@
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/bounded_sums.h"
+#include "sim/topology_text.h"
 #include "study/by_bounded_loss.h"
 #include "study/perf_case.h"
 #include "study/sizes.h"
@@ -70,6 +71,8 @@ std::span<const Field<PlanRequest>> plan_fields() {
   static const Field<R> kFields[] = {
       // clang-format off
       {.name = "cluster", .letters = ".", .member = &R::cluster, .help = "file that describes the network"},
+      {.name = "topology", .letters = "", .member = &R::topology,
+       .help = "or a generated one, as talweg simulate has it: star:hosts=16,rate=10G"},
       {.name = "from", .letters = "", .member = &R::from, .help = "format of CLUSTER (default: recognised)",
        .words = sources.c_str()},
       {.name = "op", .letters = "", .member = &R::op, .help = "the collective"},
@@ -95,8 +98,24 @@ forest::Request PlanQuestion::largest() const {
   return request_of(request.op, request.root, network.workers(), request.sizes.back());
 }
 
-PlanQuestion checked(const PlanRequest& flags) {
-  PlanQuestion planned;
+cluster::Cluster network_of(const std::string& file, const std::string& topology) {
+  if (!file.empty() && !topology.empty())
+    refuse("--topology {}: the file {} describes a network, too: expected only one of them", topology, file);
+  if (file.empty() && topology.empty())
+    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
+  return file.empty() ? sim::parse_topology(topology) : formats::load_any(file);
+}
+
+namespace {
+
+// Of the format that is asked for.
+void read_network(const PlanRequest& flags, PlanQuestion& planned) {
+  if (flags.cluster.empty() || !flags.topology.empty()) {
+    planned.network = network_of(flags.cluster, flags.topology);
+    planned.source = {flags.topology, "topology"};
+    if (!flags.from.empty()) refuse("--from {}: --topology names no file", flags.from);
+    return;
+  }
   const std::string text = text::read_file(flags.cluster);
   if (flags.from.empty() && formats::has_key(text, "trees"))
     refuse("{}: expected a network, and this is a forest", flags.cluster);
@@ -104,7 +123,13 @@ PlanQuestion checked(const PlanRequest& flags) {
       flags.from.empty() ? formats::recognise(text, flags.cluster) : formats::parse_format(flags.from);
   planned.network = formats::import_text(format, text, flags.cluster);
   planned.source = {flags.cluster, formats::name(format)};
+}
 
+}  // namespace
+
+PlanQuestion checked(const PlanRequest& flags) {
+  PlanQuestion planned;
+  read_network(flags, planned);
   const Collective op = collective_called(flags.op);
   check_root("--root", flags.root, op, planned.network.workers());
   planned.request.op = op;

@@ -13,7 +13,7 @@ namespace talweg::study {
 
 // plan_fields() says what each means.
 struct PlanRequest {
-  std::string cluster, from;
+  std::string cluster, topology, from;
   std::string op = "all_reduce";
   int root = 0;
   std::string bytes = "4K..1G";
@@ -24,11 +24,15 @@ struct PlanRequest {
 
 std::span<const Field<PlanRequest>> plan_fields();
 
-// Where a network came from.
+// Where a network came from: a file, or the word of --topology, whose format is "topology".
 struct NetworkSource {
   std::string path;
   std::string format;
 };
+
+// The network that a file describes, or the word of --topology. Throws Error{invalid_argument} where not
+// exactly one of them is given, and what reading them throws.
+cluster::Cluster network_of(const std::string& file, const std::string& topology);
 
 struct PlanQuestion {
   cluster::Cluster network;
@@ -38,7 +42,8 @@ struct PlanQuestion {
   forest::Request largest() const;
 };
 
-// Reads the file. Throws Error{invalid_argument}, Error{bad_file} with one line that names the field as
+// Reads the file, if there is one. Throws Error{invalid_argument}, Error{bad_file} with one line that names
+// the field as
 // "--name".
 PlanQuestion checked(const PlanRequest& request);
 

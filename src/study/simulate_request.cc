@@ -13,11 +13,11 @@
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
-#include "sim/topology_text.h"
 #include "sim/traffic.h"
 #include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/perf_case.h"
+#include "study/plan_request.h"
 #include "study/simulate_notes.h"
 #include "study/simulate_transport.h"
 #include "study/sizes.h"
@@ -236,15 +236,6 @@ void read_losses(const SimulateRequest& raw, sim::LossModel& loss) {
   }
 }
 
-cluster::Cluster network_of(const SimulateRequest& raw) {
-  if (!raw.network.empty() && !raw.topology.empty())
-    refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
-           raw.network);
-  if (raw.network.empty() && raw.topology.empty())
-    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
-  return raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
-}
-
 }  // namespace
 
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
@@ -428,7 +419,7 @@ std::span<const Field<SimulateRequest>> network_fields() {
 
 CheckedNetwork checked_network(const SimulateRequest& raw) {
   CheckedNetwork checked;
-  checked.cluster = network_of(raw);
+  checked.cluster = network_of(raw.network, raw.topology);
   if (raw.trim) refuse("--trim: programs know no packets without their payload: expected talweg simulate");
   sim::NetworkOptions& network = checked.options;
   network.switch_queue.limit_bytes = network.host_queue.limit_bytes = kQueueBytes;
@@ -457,7 +448,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
   o.network = raw.network.empty() ? raw.topology : raw.network;
-  o.cluster = network_of(raw);
+  o.cluster = network_of(raw.network, raw.topology);
 
   o.perf.op = collective_called(raw.op, "--op: ");
   const auto type = parse_data_type(raw.type);

@@ -128,6 +128,21 @@ TEST_F(Plan, NoLineIsWiderThan120CharactersUnlessAskedFor) {
   EXPECT_THAT(line_with(wide.out, "bound  "), HasSubstr("; proved: some trees reach it"));
 }
 
+TEST_F(Plan, TakesAGeneratedNetworkInPlaceOfAFile) {
+  const json found = parsed({"--topology", "star:hosts=4,rate=1G,latency=30us", "--bytes", "1M"});
+  EXPECT_EQ(found["network"]["file"], "star:hosts=4,rate=1G,latency=30us");
+  EXPECT_EQ(found["network"]["format"], "topology");
+  EXPECT_EQ(found["sizes"], parsed({star(4), "--bytes", "1M"})["sizes"]);
+  EXPECT_THAT(
+      talweg({"plan", "--topology", "star:hosts=4", star(4)}).err,
+      HasSubstr("--topology star:hosts=4: the file " + file("star.yaml") + " describes a network, too"));
+  EXPECT_THAT(talweg({"plan", "--topology", "star:hosts=4", "--from", "htsim"}).err,
+              HasSubstr("--from htsim: --topology names no file"));
+  const Outcome none = talweg({"plan"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("expected a file of the network, or --topology such as"));
+}
+
 TEST_F(Plan, SaysWhichOptionsDoNothing) {
   const std::string network = kClusterFolder + "even4.yaml";
   EXPECT_EQ(parsed({network, "--bytes", "1M", "--factor", "8"})["notes"],
