@@ -11,9 +11,11 @@
 #include <limits>
 #include <string_view>
 
+#include "cluster/routing.h"
 #include "protocol/bounded/packet_class.h"
 #include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
+#include "study/plan_study.h"
 #include "study/sizes.h"
 #include "wire/bounded.h"
 #include "wire/datagram.h"
@@ -90,6 +92,20 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
 bool some_link_leaves_a_switch(const cluster::Cluster& cluster) {
   const int workers = cluster.workers();
   return std::ranges::any_of(cluster.links, [&](const cluster::Link& l) { return l.from >= workers; });
+}
+
+// Whether routes part anywhere: at a node from which equally good ways lead on.
+bool some_have_several_ways(const cluster::Cluster& cluster) {
+  if (cluster.nodes.size() > kMostNodesToPlan) return true;  // too many to look at
+  const cluster::Routes routes(cluster);
+  const int workers = cluster.workers();
+  for (int from = 0; from < workers; ++from)
+    for (int to = 0; to < workers; ++to) {
+      bool parts = false;
+      if (from != to) routes.for_each_share(from, to, [&](int, double part) { parts = parts || part < 1; });
+      if (parts) return true;
+    }
+  return false;
 }
 
 // What groups of a workload ask of switches for their bounded sums, and these do not do.
@@ -197,6 +213,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   else if (o.simulation.transport.spray)
     note(those_given(request, {"paths"}), "with --routing spray each packet takes a way of its own");
   std::ranges::copy(idle_classes(o, marks), std::back_inserter(notes));
+  if (given(request, "routing") && o.simulation.transport.spray && !some_have_several_ways(o.cluster))
+    note(those_given(request, {"routing"}), "between any two hosts there is one path");
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"

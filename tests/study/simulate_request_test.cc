@@ -164,6 +164,17 @@ TEST(SimulateRequest, MarksGoByDelayUnlessTheyAreGivenAndNotInFrontOfHostsLinks)
   EXPECT_EQ(red.switch_queue.mark_bytes, 0);
 }
 
+TEST(SimulateRequest, SprayingIsNamedWhereThereIsOnePath) {
+  const char* const kOnePath = "--routing: between any two hosts there is one path";
+  EXPECT_THAT(notes_of({{"routing", "spray"}}), ElementsAre(kOnePath));
+  EXPECT_THAT(notes_of({{"routing", "spray"}, {"fluid", "true"}}), ElementsAre(kOnePath));
+  EXPECT_THAT(notes_of({{"topology", "leaf-spine:leaves=2,hosts=2,spines=1"}, {"routing", "spray"}}),
+              ElementsAre(kOnePath));
+  EXPECT_THAT(notes_of({{"topology", "leaf-spine:leaves=2,hosts=2,spines=2"}, {"routing", "spray"}}),
+              IsEmpty());
+  EXPECT_THAT(notes_of({{"transport", "ndp"}}), IsEmpty()) << "nobody asked for it";
+}
+
 TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
   EXPECT_THAT(notes_of({}), IsEmpty());
   EXPECT_THAT(notes_of({{"transport", "ndp"}}), IsEmpty());
