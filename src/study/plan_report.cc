@@ -165,12 +165,18 @@ std::string planners_table(const Study& study, bool wide) {
 }
 
 // Why a planner has no time for some size; planners with one reason in one line.
+// Which why_not() says.
+bool not_planned(const StudyRow& row, const std::string& planner) {
+  const auto its = std::ranges::find(row.choice.why_not, planner, &forest::NotTaken::planner);
+  return its != row.choice.why_not.end() && its->reason == forest::NotTaken::Reason::no_plan;
+}
+
 std::vector<std::string> left_out(const Study& study) {
   std::vector<std::pair<std::string, std::string>> by_reason;  // and of whom
   for (std::size_t planner = 0; planner < study.planners.size(); ++planner)
     for (const StudyRow& row : study.rows) {
       const Prediction& prediction = row.predictions[planner];
-      if (prediction.seconds) continue;
+      if (prediction.seconds || not_planned(row, study.planners[planner])) continue;
       const auto known =
           std::ranges::find(by_reason, prediction.reason, [](const auto& r) { return r.first; });
       if (known == by_reason.end())

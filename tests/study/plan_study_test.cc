@@ -171,6 +171,24 @@ TEST(PlanStudy, TextAndJsonSayWhyTheQuickerPlannerIsNotTaken) {
   EXPECT_FALSE(candidates[taken].contains("not_taken_because"));
 }
 
+TEST(PlanStudy, TextSaysOnceWhyAPlannerIsTooMuchWork) {
+  const auto network = cluster::uniform_star(4, {1e9}, {30000});
+  StudyRequest request;
+  request.sizes = {1 << 20};
+  request.patience = 300;
+  Study found = study_plans(network, request);
+  ASSERT_EQ(found.planners.back(), "packed");
+  StudyRow& row = found.rows.back();
+  row.predictions.back() = {{}, "too much work"};
+  std::erase_if(row.choice.why_not, [](const forest::NotTaken& its) { return its.planner == "packed"; });
+  row.choice.why_not.push_back({"packed", forest::NotTaken::Reason::no_plan, "too much work"});
+  const std::string text = to_text(network, {"a.yaml", "talweg"}, found, false);
+  EXPECT_THAT(text, testing::HasSubstr("\npacked: not planned: too much work"));
+  EXPECT_EQ(text.find("too much work"), text.rfind("too much work"));
+  EXPECT_THAT(text, testing::HasSubstr("-: one_hop, recursive_doubling: it is meant for up to"))
+      << "as before";
+}
+
 TEST(PlanStudy, TheNarrowestWorkersBoundIsThatOfTheExactSearchOnAStar) {
   // One that is too large for the exact search, and one that is not.
   const auto star = [](int n) {
