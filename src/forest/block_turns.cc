@@ -89,6 +89,11 @@ BlockLanes lanes_of(const Request& request, const cluster::Cluster& network, con
       found.lanes.push_back({.rate = rate});
       parts.emplace_back();
     }
+    if (!way.empty()) {
+      std::int64_t& wire = found.lanes[at(known->second)].wire;
+      wire = std::max(wire, bytes_on_wire(rate, Nanoseconds{routes.latency(request.root, to).value +
+                                                            routes.latency(to, request.root).value}));
+    }
     for (const auto& [place, most] : way) {
       std::int64_t& part = parts[at(known->second)][place];
       part = std::max(part, part_of(rate, most));
@@ -126,7 +131,7 @@ void BlockTurns::reset(const BlockLanes& lanes, std::int64_t ahead_bytes) {
   for (const BlockLanes::Lane& lane : lanes.lanes) {
     const std::size_t begin = shares_.size();
     shares_.insert(shares_.end(), lane.shares.begin(), lane.shares.end());
-    lanes_.push_back({.rate = lane.rate, .begin = begin, .end = shares_.size()});
+    lanes_.push_back({.rate = lane.rate, .wire = lane.wire, .begin = begin, .end = shares_.size()});
   }
   if (lanes_.empty()) lanes_.emplace_back();
   places_.assign(at(lanes.places), {});
@@ -178,15 +183,15 @@ void BlockTurns::begin() {
   });
 }
 
-bool BlockTurns::few(const OnWay& on_way, std::int64_t bytes) const {
-  return on_way.blocks < kLeastAhead || on_way.bytes + bytes <= ahead_bytes_;
+bool BlockTurns::few(const OnWay& on_way, std::int64_t bytes, std::int64_t wire) const {
+  return on_way.blocks < kLeastAhead || may_go_beside(on_way.bytes, bytes, wire, ahead_bytes_);
 }
 
 BlockTurns::Room BlockTurns::room_for(std::size_t number) const {
   const Lane& lane = lanes_[number];
   const std::int64_t bytes = blocks_[lane.first].bytes;
-  if (few(on_way_, bytes)) return Room::enough;
-  if (!few(lane.on_way, bytes)) return Room::none;
+  if (few(on_way_, bytes, 0)) return Room::enough;
+  if (!few(lane.on_way, bytes, lane.wire)) return Room::none;
   Room room = Room::enough;
   for (std::size_t s = lane.begin; s < lane.end; ++s) {
     const auto& [place, part] = shares_[s];

@@ -13,7 +13,8 @@
 // they could carry more than it does, and what is too much would fill its queue. A block may go while
 //
 //   - fewer than kLeastAhead are on their way, or all of these and itself are kAheadBytes at most; or
-//   - that holds of its own lane, and either
+//   - that holds of its own lane, or what is on its way there fills no more than the wire and such a queue
+//     (may_go_beside() in flow_control.h), and either
 //       no shared place of the lane is filled by what other lanes with blocks on their way can carry, or
 //       the lane needs at least half of the time of all that has still to pass where it finds no room, and no
 //       other lane goes for that reason.
@@ -46,6 +47,7 @@ struct BlockLanes {
   };
   struct Lane {
     double rate = 0;              // bytes per second
+    std::int64_t wire = 0;        // bytes: what it carries in the longest round trip of its ways
     std::vector<Share> shares{};  // of the places that others could fill
     bool operator==(const Lane&) const = default;
   };
@@ -84,6 +86,7 @@ class BlockTurns {
   };
   struct Lane {
     double rate = 1;                 // bytes per second
+    std::int64_t wire = 0;           // bytes
     std::size_t begin = 0, end = 0;  // in shares_
     std::size_t first = kNoBlock, last = kNoBlock;
     std::int64_t left = 0;  // bytes that have not arrived
@@ -95,7 +98,7 @@ class BlockTurns {
     std::int64_t filled = 0;  // the parts of lanes with blocks on their way
     double seconds = 0;       // for what has not arrived, at the rates of lanes
   };
-  bool few(const OnWay& on_way, std::int64_t bytes) const;
+  bool few(const OnWay& on_way, std::int64_t bytes, std::int64_t wire) const;
   enum class Room { none, late, enough };
   Room room_for(std::size_t number) const;
   double beyond(const Lane& lane) const;

@@ -50,8 +50,9 @@ struct CostModel::Most {
 template <class Time>
 class CostModel::Pricing {
  public:
-  explicit Pricing(const CostModel& model)
+  Pricing(const CostModel& model, int most_senders)
       : model_(model),
+        most_senders_(most_senders),
         links_(model.cluster_.links.size()),
         groups_(model.cluster_.groups.size()),
         processors_(model.cluster_.nodes.size()),
@@ -168,7 +169,7 @@ class CostModel::Pricing {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (links_[i].idle()) continue;
       const CostParameters& parameters = model_.parameters_;
-      const int over = std::max(0, std::min(senders_[i], parameters.incast_most) - parameters.incast_free);
+      const int over = std::max(0, std::min(senders_[i], most_senders_) - parameters.incast_free);
       const double slowdown = 1 + parameters.incast_loss * over;
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
@@ -362,6 +363,7 @@ class CostModel::Pricing {
   }
 
   const CostModel& model_;
+  const int most_senders_;  // that meet at once
   std::vector<Resource<Time>> links_, groups_, processors_;
   std::vector<double> batches_, frame_bytes_;                 // that a node sends and receives
   std::vector<bool> heard_;                                   // receiver by sender, over TCP
@@ -383,7 +385,7 @@ class CostModel::Pricing {
 
 template <class Time>
 CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
-  Pricing<Time> pricing(*this);
+  Pricing<Time> pricing(*this, meeting_senders(forest));
   std::optional<SharedSums> shared;
   if (forest.sums_once) shared.emplace(forest);
   for (std::size_t i = 0; i < forest.trees.size(); ++i)

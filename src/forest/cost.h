@@ -58,7 +58,8 @@
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
 // 1 + incast_loss (k - incast_free). What is queued, and so what can be lost, has an end: more than
-// incast_most senders cost what so many do.
+// incast_most senders cost what so many do. Of an all-to-all that goes in turns (look_ahead.h) no more meet
+// than each rank has blocks on their way.
 //
 // Chunk size: of a tree with slice s and h hops from the farthest leaf up and down again, fill grows by (h-1)
 // c / rate. Were every chunk a batch of its own, stream would grow by (s / c) batch; the sum is then least at
@@ -228,6 +229,8 @@ class CostModel {
   Spent agreement(const Request& request) const;
   // What a scatter's blocks take that wait for each other; 0 of other forests.
   Spent blocks_in_turn(const Forest& forest) const;
+  // How many may send to one at once.
+  int meeting_senders(const Forest& forest) const;
   std::int64_t chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const;
 
   cluster::Cluster cluster_;

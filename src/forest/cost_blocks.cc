@@ -10,6 +10,7 @@
 #include "forest/block_turns.h"
 #include "forest/cost.h"
 #include "forest/flow_control.h"
+#include "forest/look_ahead.h"
 
 namespace talweg::forest {
 namespace {
@@ -23,11 +24,13 @@ struct Block {
   NodeId to = 0;
   std::int64_t bytes = 0;
   std::vector<Use> uses{};
-  double payload = 0;                  // bytes on the links
-  double left = 0;                     // of these, that have not passed the links yet
-  double rate = 0;                     // bytes per second, with what is under way now
-  double processors = 0, latency = 0;  // seconds: its source hears so much later that it is there
-  double heard = 0;                    // when that is
+  double payload = 0;  // bytes on the links
+  double left = 0;     // of these, that have not passed the links yet
+  double rate = 0;     // bytes per second, with what is under way now
+  // Seconds from when it has passed the links to when it is there, and from then to when its source knows.
+  double processors = 0, latency = 0;
+  double processors_back = 0, latency_back = 0;
+  double there = 0, heard = 0;  // when that is
   bool passing() const { return left > 0; }
 };
 
@@ -52,7 +55,8 @@ double seconds_for_all(const std::vector<Block>& blocks, const std::vector<doubl
 // What a lane has still to bring.
 struct LaneLeft {
   std::int64_t blocks = 0, bytes = 0;
-  double payload = 0, processors = 0, latency = 0;  // the last two: of that which takes longest
+  double payload = 0;
+  double processors = 0, latency = 0, processors_back = 0, latency_back = 0;  // the most of any block
 
   void add(const Block& block) {
     if (!block.passing()) return;
@@ -60,12 +64,17 @@ struct LaneLeft {
     bytes += block.bytes;
     payload += block.left;
     processors = std::max(processors, block.processors);
+    processors_back = std::max(processors_back, block.processors_back);
     latency = std::max(latency, block.latency);
+    latency_back = std::max(latency_back, block.latency_back);
   }
-  // How often it has on its way what it may have there.
-  double turns() const {
-    return std::min(static_cast<double>(blocks) / static_cast<double>(kLeastAhead),
-                    static_cast<double>(bytes) / static_cast<double>(kAheadBytes));
+  // How often all that it may have on its way is there, and more waits until that is known.
+  double waits(std::int64_t wire) const {
+    if (blocks == 0) return 0;
+    const std::int64_t block = bytes / blocks;
+    std::int64_t at_once = kLeastAhead;
+    while (at_once < blocks && may_go_beside(at_once * block, block, wire)) ++at_once;
+    return static_cast<double>((blocks - 1) / at_once);
   }
 };
 
@@ -118,9 +127,10 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
     });
     const double frame =
         header + static_cast<double>(std::min(tree.slice.count, tree.chunk) * forest.request.element_size);
-    block.processors =
-        2 * (transport(there).per_batch + frame * transport(there).per_byte) + 2 * transport(back).per_batch;
-    block.latency = there.latency + back.latency;
+    block.processors = 2 * (transport(there).per_batch + frame * transport(there).per_byte);
+    block.processors_back = 2 * transport(back).per_batch;
+    block.latency = there.latency;
+    block.latency_back = back.latency;
   }
   const int ranks = forest.request.ranks;
   std::ranges::stable_sort(blocks, {},
@@ -145,9 +155,11 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
       std::vector<LaneLeft> left(lanes.lanes.size());
       for (const Block& block : blocks) left[at(lanes.of_rank[at(block.to)])].add(block);
       for (std::size_t i = 0; i < left.size(); ++i) {
-        const double turns_left = left[i].turns();
-        most = std::max(most, Spent{left[i].payload / lanes.lanes[i].rate, turns_left * left[i].processors,
-                                    turns_left * left[i].latency});
+        const double waits = left[i].waits(lanes.lanes[i].wire);
+        most =
+            std::max(most, Spent{left[i].payload / lanes.lanes[i].rate,
+                                 left[i].processors + waits * (left[i].processors + left[i].processors_back),
+                                 left[i].latency + waits * (left[i].latency + left[i].latency_back)});
       }
       return spent + most;
     }
@@ -157,8 +169,10 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
       std::ranges::copy_if(under_way, std::back_inserter(passing), &Block::passing);
       share(passing, capacities);
     }
+    // Nobody waits to hear of the last ones.
+    const bool hears = turns.held_up();
     const auto seconds_left = [&](const Block* block) {
-      return block->passing() ? block->left / block->rate : block->heard - now;
+      return block->passing() ? block->left / block->rate : (hears ? block->heard : block->there) - now;
     };
     Block* const first = *std::ranges::min_element(under_way, {}, seconds_left);
     const double seconds = std::max(0.0, seconds_left(first));
@@ -166,9 +180,10 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
     if (!passing.empty()) {
       spent.links += seconds;
     } else {
-      const double fixed = first->processors + first->latency;
-      spent.processors += fixed > 0 ? seconds * first->processors / fixed : 0;
-      spent.latency += fixed > 0 ? seconds * first->latency / fixed : 0;
+      const double processors = first->processors + (hears ? first->processors_back : 0);
+      const double fixed = processors + first->latency + (hears ? first->latency_back : 0);
+      spent.processors += fixed > 0 ? seconds * processors / fixed : 0;
+      spent.latency += fixed > 0 ? seconds * (fixed - processors) / fixed : 0;
     }
     if (!first->passing()) {
       turns.arrived(static_cast<std::size_t>(first - blocks.data()));
@@ -179,10 +194,32 @@ CostModel::Spent CostModel::blocks_in_turn(const Forest& forest) const {
       // Others may end with it, but for rounding.
       if (block != first && block->left > 1e-9 * block->payload) continue;
       block->left = 0;
-      block->heard = now + block->processors + block->latency;
+      block->there = now + block->processors + block->latency;
+      block->heard = block->there + block->processors_back + block->latency_back;
     }
   }
   return spent;
+}
+
+// Of blocks of the mean size.
+int CostModel::meeting_senders(const Forest& forest) const {
+  if (forest.request.op != Collective::all_to_all) return parameters_.incast_most;
+  std::int64_t blocks = 0, bytes = 0;
+  for (const Tree& tree : forest.trees) {
+    if (tree.down.empty() || tree.slice.count == 0) continue;
+    ++blocks;
+    bytes += tree.slice.count * forest.request.element_size;
+  }
+  if (blocks == 0) return parameters_.incast_most;
+  std::int64_t wire = 0;
+  for (const std::int64_t its : look_ahead(forest.request, cluster_, routes_).wires)
+    wire = std::max(wire, its);
+  if (wire == kNobodyWaits) return parameters_.incast_most;
+  const std::int64_t block = bytes / blocks;
+  int meeting = static_cast<int>(kLeastAhead);
+  while (meeting < parameters_.incast_most && !fills_exchange(meeting * block, block, wire, kAheadBytes))
+    ++meeting;
+  return meeting;
 }
 
 }  // namespace talweg::forest

@@ -10,8 +10,8 @@ std::shared_ptr<const Plan> make_plan(std::shared_ptr<const forest::Forest> fore
 }
 
 std::vector<std::shared_ptr<const Plan>> make_plans(const std::shared_ptr<const forest::Forest>& forest,
-                                                    std::uint32_t digest, const forest::BlockLanes& lanes) {
-  const auto plans = make_local_plans(forest, digest, lanes);
+                                                    std::uint32_t digest, const forest::LookAhead& ahead) {
+  const auto plans = make_local_plans(forest, digest, ahead);
   return {plans.begin(), plans.end()};
 }
 

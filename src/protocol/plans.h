@@ -8,6 +8,7 @@
 
 #include "forest/block_turns.h"
 #include "forest/flow_control.h"
+#include "forest/look_ahead.h"
 #include "protocol/transfer.h"
 
 namespace talweg::protocol {
@@ -24,6 +25,8 @@ struct PlanLimits {
   // Of a scatter's source, as forest::lanes_of(): without them it takes all ways to be as wide as its own
   // link.
   forest::BlockLanes lanes{};
+  // Of a rank in an all-to-all, as forest::exchange_wire().
+  std::int64_t wire_bytes = 0;
 };
 
 // Throws Error{invalid_argument} for a chunk that does not fit a frame, and for a tree through a node that
@@ -31,9 +34,10 @@ struct PlanLimits {
 std::shared_ptr<const Plan> make_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
                                       const PlanLimits& limits = {});
 // Of every rank, and of every other node of the forest. Each tree is looked at once for all of them, which
-// for many ranks takes far less than one by one. `lanes` as PlanLimits::lanes.
+// for many ranks takes far less than one by one. `ahead` as PlanLimits::lanes and
+// PlanLimits::wire_bytes.
 std::vector<std::shared_ptr<const Plan>> make_plans(const std::shared_ptr<const forest::Forest>& forest,
                                                     std::uint32_t digest = 0,
-                                                    const forest::BlockLanes& lanes = {});
+                                                    const forest::LookAhead& ahead = {});
 
 }  // namespace talweg::protocol

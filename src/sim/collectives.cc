@@ -8,8 +8,8 @@
 
 #include "base/fail.h"
 #include "cluster/cluster.h"
-#include "forest/block_turns.h"
 #include "forest/cost.h"
+#include "forest/look_ahead.h"
 #include "kernel/reduce.h"
 #include "sim/outage.h"
 
@@ -111,11 +111,9 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
                     DataType type, const Calls& calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
   const SharedOperands memory(*forest);
-  forest::BlockLanes lanes;
-  if (forest->request.op == Collective::scatter)
-    lanes = forest::lanes_of(forest->request, network_of(simulation, ranks));
+  const forest::LookAhead ahead = forest::look_ahead(forest->request, network_of(simulation, ranks));
   std::vector<protocol::Operation> operations;
-  for (auto& plan : protocol::make_plans(forest, 0, lanes)) {
+  for (auto& plan : protocol::make_plans(forest, 0, ahead)) {
     const bool holds = plan->self < ranks.size();
     operations.push_back(operation_for(std::move(plan), type, ReduceOp::sum, holds ? memory.in() : nullptr,
                                        holds ? memory.out() : nullptr, false));

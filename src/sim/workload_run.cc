@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "forest/block_turns.h"
 #include "forest/cost.h"
+#include "forest/look_ahead.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
 #include "sim/outage.h"
@@ -59,7 +59,7 @@ class GroupRun {
       plans_.emplace_back();
       if (forest)
         plans_.back() = protocol::make_plans(forest, static_cast<std::uint32_t>(plans_.size()),
-                                             forest::lanes_of(forest->request, network));
+                                             forest::look_ahead(forest->request, network));
       outcome_.algorithms.push_back(
           forest ? forest::plan_title(forest->planner, forest::aggregator_names(*forest, network)) : "");
       memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);

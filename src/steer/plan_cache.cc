@@ -4,6 +4,7 @@
 
 #include "base/collectives.h"
 #include "forest/block_turns.h"
+#include "forest/look_ahead.h"
 #include "protocol/plans.h"
 
 namespace talweg::steer {
@@ -18,6 +19,8 @@ std::shared_ptr<const protocol::Plan> PlanCache::find(const forest::Request& req
   protocol::PlanLimits limits;
   if (request.op == Collective::scatter && request.root == rank_)
     limits.lanes = forest::lanes_of(request, model_->network(), model_->routes());
+  if (request.op == Collective::all_to_all)
+    limits.wire_bytes = forest::exchange_wire(rank_, request.ranks, model_->network(), model_->routes());
   auto plan = protocol::make_plan(chooser_.first(request).forest, rank_, limits);
   if (plans_.size() >= kMaxPlans) {
     plans_.erase(plans_.find(*order_.front()));

@@ -195,6 +195,33 @@ TEST(BlockTurns, OfShortBlocksMoreAreOnTheirWay) {
   EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4));
 }
 
+// 1 Gbit/s for 20 ms, there and back.
+TEST(BlockTurns, AsManyAreOnTheirWayAsFillALongWay) {
+  auto star = gigabit_star(9);
+  for (cluster::Link& link : star.links) link.latency = {5'000'000};
+  const BlockLanes lanes = lanes_in(star);
+  EXPECT_EQ(lanes.lanes.at(1).wire, 2'500'000);
+  EXPECT_EQ(lanes.lanes.at(0).wire, 0) << "of the source itself";
+  BlockTurns turns = turns_of(lanes, std::vector<std::int64_t>(8, kLargeBlock));
+  EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4, 5, 6)) << "five blocks are 2.6 MB, and one arrives";
+  turns.arrived(0);
+  EXPECT_THAT(ranks_next(turns), ElementsAre(7));
+  BlockTurns longer =
+      turns_of(lanes, {1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20});
+  EXPECT_THAT(ranks_next(longer), ElementsAre(1, 2, 3, 4)) << "three are 3.1 MB, and one arrives";
+}
+
+TEST(BlockTurns, OfShortBlocksMoreAreOnALongWay) {
+  auto star = gigabit_star(9);
+  for (cluster::Link& link : star.links) link.latency = {262'144};
+  const BlockLanes lanes = lanes_in(star);
+  ASSERT_EQ(lanes.lanes.at(1).wire, kAheadBytes);
+  BlockTurns turns = turns_of(lanes, std::vector<std::int64_t>(8, kAheadBytes / 4));
+  EXPECT_THAT(ranks_next(turns), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  BlockTurns others = turns_of(lanes, std::vector<std::int64_t>(8, kAheadBytes / 2));
+  EXPECT_THAT(ranks_next(others), ElementsAre(1, 2, 3, 4));
+}
+
 TEST(BlockTurns, TheSlowestGoFirstAndQuickOnesBesideThem) {
   BlockTurns turns =
       turns_of(lanes_in(star_with(7, {{3, 0.2}, {6, 0.1}})), std::vector<std::int64_t>(6, kLargeBlock));

@@ -95,15 +95,31 @@ TEST(CostOfCalls, SlowBlocksOfAScatterGoFirstAndQuickOnesBesideThem) {
   for (const int second : {1, 2, 6}) EXPECT_NEAR(scattered(second, kBlock), slow, 0.01 * slow) << second;
 }
 
-TEST(CostOfCalls, WhereWaysAreLongTheBlocksOfAScatterWaitForWordOfThoseBeforeThem) {
+TEST(CostOfCalls, WhereProcessorsAreSlowTheBlocksOfAScatterWaitForWordOfThoseBeforeThem) {
   constexpr std::int64_t kBlock = 128 << 10;  // two of them are on their way at a time
-  constexpr double kRoundTrip = 4 * 10e-3;
+  constexpr double kBatch = 10e-3;
+  CostParameters slow;
+  slow.tcp.per_batch = kBatch;
+  const auto cluster = gigabit_star(7);
+  const Forest forest =
+      find_planner("direct").plan(make_request(Collective::scatter, 7, kBlock, false, 0, 1), cluster);
+  const double seconds = CostModel(cluster, slow).seconds(forest, true);
+  // There and back a batch at either end, twice; and there.
+  EXPECT_GT(seconds, 10 * kBatch + 6 * kBlock / kStarRate);
+  EXPECT_LT(seconds, 10.1 * kBatch + 6.6 * kBlock / kStarRate);
+}
+
+// As many as the wire holds are on their way, and nobody waits for word of the last ones.
+TEST(CostOfCalls, WhereWaysAreLongTheBlocksOfAScatterFillThem) {
+  constexpr std::int64_t kBlock = 128 << 10;
+  constexpr double kOneWay = 2 * 10e-3;
   auto cluster = gigabit_star(7);
   for (cluster::Link& link : cluster.links) link.latency = {10'000'000};
-  const double seconds = seconds_of("direct", Collective::scatter, cluster, kBlock);
-  // After half a round trip in which all have begun. Two that end together are waited for, too.
-  EXPECT_GT(seconds, 3.5 * kRoundTrip + 6 * kBlock / kStarRate);
-  EXPECT_LT(seconds, 3.8 * kRoundTrip);
+  const Forest forest =
+      find_planner("direct").plan(make_request(Collective::scatter, 7, kBlock, false, 0, 1), cluster);
+  const double seconds = CostModel(cluster).seconds(forest, true);
+  EXPECT_GT(seconds, kOneWay + 6 * kBlock / kStarRate);
+  EXPECT_LT(seconds, kOneWay + 6.6 * kBlock / kStarRate);
 }
 
 TEST(CostOfCalls, OfAScatterWithHundredsOfBlocksUnderWayLinksAreNeverIdle) {
@@ -117,10 +133,37 @@ TEST(CostOfCalls, OfAScatterWithHundredsOfBlocksUnderWayLinksAreNeverIdle) {
               200 * kBlock / kStarRate, 0.01 * 200 * kBlock / kStarRate);
 }
 
-// Racks of ten with an uplink each, far away: a rack has two blocks on their way, however many racks there
-// are.
+// The last of them come after what takes them longest from where links have passed them, and those that take
+// no longer are not waited for.
+TEST(CostOfCalls, OfAScatterWithHundredsOfBlocksUnderWayTheLastIsAsFarAwayAsItIs) {
+  constexpr std::int64_t kBlock = 1 << 20;
+  constexpr double kLinks = 200 * kBlock / kStarRate;
+  auto cluster = gigabit_star(201);
+  for (cluster::Link& link : cluster.links)
+    if (link.to <= 200) link.capacity.bits_per_second /= link.to % 2 == 0 ? 90 : 180;
+  const Forest forest =
+      find_planner("direct").plan(make_request(Collective::scatter, 201, kBlock, false, 0, 1), cluster);
+  CostParameters links_alone{.tcp_payload = 1, .tcp_acknowledgements = 0};
+  links_alone.tcp.per_batch = links_alone.tcp.per_byte = 0;
+  const double near = CostModel(cluster, links_alone).breakdown(forest, true).seconds();
+  EXPECT_NEAR(near, kLinks, 0.002 * kLinks);
+  for (cluster::Link& link : cluster.links) link.latency = {50'000'000};
+  const Breakdown far = CostModel(cluster, links_alone).breakdown(forest, true);
+  EXPECT_NEAR(far.latency, 100e-3, 1e-6);
+  EXPECT_NEAR(far.seconds() - near, 100e-3, 0.1e-3);
+  for (cluster::Link& link : cluster.links) link.latency = {3'000};
+  constexpr double kByte =
+      0.1e-6;  // a chunk of it takes some 0.1 s at either end, all blocks less than links
+  const std::int64_t chunk = forest.trees.back().chunk;
+  links_alone.tcp.per_byte = kByte / static_cast<double>(chunk);
+  const Breakdown busy = CostModel(cluster, links_alone).breakdown(forest, true);
+  EXPECT_NEAR(busy.processors, 2 * kByte, 0.01 * kByte);
+}
+
+// Racks of ten with an uplink each, far away: of blocks of 8 MiB a rack has two on their way, of 1 MiB the
+// six that fill its uplink for a round trip and one, however many racks there are.
 TEST(CostOfCalls, OfAScatterToManyRacksFarAwayEachRackWaitsForAnswers) {
-  const auto seconds = [](int racks) {
+  const auto seconds = [](int racks, std::int64_t block) {
     cluster::Cluster cluster;
     const auto add = [&](std::string name, cluster::NodeKind kind) {
       cluster.nodes.push_back({std::move(name), kind});
@@ -140,11 +183,20 @@ TEST(CostOfCalls, OfAScatterToManyRacksFarAwayEachRackWaitsForAnswers) {
     }
     CostParameters links_alone{.tcp_payload = 1, .tcp_acknowledgements = 0};
     links_alone.tcp.per_batch = links_alone.tcp.per_byte = 0;
-    return seconds_of("direct", Collective::scatter, cluster, 1 << 20, links_alone);
+    return seconds_of("direct", Collective::scatter, cluster, block, links_alone);
   };
-  const double one_by_one = seconds(30), at_once = seconds(34);  // 60 and 68 blocks under way
-  EXPECT_GT(one_by_one, 5 * 0.04) << "ten blocks, two at a time, are each answered after 40 ms";
-  EXPECT_NEAR(at_once / one_by_one, 1, 0.05);
+  constexpr double kRoundTrip = 40e-3, kOneWay = kRoundTrip / 2;
+  struct Case {
+    std::int64_t block;
+    int waits;            // for an answer
+    int played, at_once;  // racks: of the first at most 64 blocks are under way together
+  };
+  for (const auto& [block, waits, played, at_once] : {Case{8 << 20, 4, 30, 34}, Case{1 << 20, 1, 10, 11}}) {
+    // Once all have begun, and until the last is there.
+    const double least = kOneWay + 10 * static_cast<double>(block) / kStarRate + waits * kRoundTrip + kOneWay;
+    EXPECT_NEAR(seconds(played, block) / least, 1, 0.02) << block;
+    EXPECT_NEAR(seconds(at_once, block) / least, 1, 0.02) << block;
+  }
 }
 
 TEST(CostOfCalls, SmallBlocksOfAScatterWaitForNothing) {

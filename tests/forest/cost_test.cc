@@ -51,12 +51,32 @@ TEST(Cost, LongVectorsTakeWhatTheTextbookSays) {
     const std::int64_t part = kLong / ranks;
     expect_within_percent(predict("ring", Collective::all_gather, ranks, part), (n - 1) / n * vector, 3);
     expect_within_percent(predict("ring", Collective::reduce_scatter, ranks, part), (n - 1) / n * vector, 3);
-    expect_within_percent(predict("direct", Collective::all_to_all, ranks, part),
-                          incast * (n - 1) / n * vector, 3);
+    // In turns: few send to one at once.
+    expect_within_percent(predict("direct", Collective::all_to_all, ranks, part), (n - 1) / n * vector, 3);
     expect_within_percent(predict("direct", Collective::gather, ranks, part), incast * (n - 1) / n * vector,
                           3);
     expect_within_percent(predict("direct", Collective::scatter, ranks, part), (n - 1) / n * vector, 3);
   }
+}
+
+TEST(Cost, OfAnExchangeAsManySendToOneAtOnceAsEachIsAhead) {
+  CostParameters lossy{.tcp_payload = 1, .tcp_acknowledgements = 0};
+  lossy.incast_loss = 1;
+  lossy.tcp.per_batch = lossy.tcp.per_byte = 0;
+  const auto longer = [&](const cluster::Cluster& cluster, std::int64_t block) {
+    const Request request = make_request(Collective::all_to_all, cluster.workers(), block, false, 0, 1);
+    const Forest forest = find_planner("direct").plan(request, cluster);
+    CostParameters lossless = lossy;
+    lossless.incast_loss = 0;
+    return CostModel(cluster, lossy).busiest(forest) / CostModel(cluster, lossless).busiest(forest);
+  };
+  const auto near = gigabit_star(16);
+  EXPECT_NEAR(longer(near, 1 << 20), 1, 0.01) << "two at once, and three cost nothing";
+  EXPECT_NEAR(longer(near, 36 << 10), 2, 0.05) << "four, of which a queue and the wire hold 143 KiB";
+  EXPECT_NEAR(longer(near, 1 << 10), 10, 0.3) << "all, which cost as much as twelve";
+  const auto far = cluster::uniform_star(16, {1e9}, {15'000'000});  // 7.5 MB in a round trip
+  EXPECT_NEAR(longer(far, 1 << 20), 7, 0.2) << "nine: eight, and the one that arrives";
+  EXPECT_NEAR(longer(cluster::uniform_mesh(16, {1e9}, {30'000}), 1 << 20), 1, 0.01);
 }
 
 TEST(Cost, ADoubleBinaryTreeMovesTheVectorTwiceThroughItsBusiestLink) {

@@ -321,7 +321,7 @@ TEST(Scatter, TheSourceIsOnlySoFarAheadOfWhatHasArrived) {
 
 TEST(Scatter, SlowWaysGoFirstAndQuickOnesBesideThem) {
   const forest::BlockLanes lanes{
-      {0, 0, 0, 0, 1, 2}, {{100, {{0, forest::kWholeLane}}}, {10, {{0, 100}}}, {5, {{0, 50}}}}, 1};
+      {0, 0, 0, 0, 1, 2}, {{100, 0, {{0, forest::kWholeLane}}}, {10, 0, {{0, 100}}}, {5, 0, {{0, 50}}}}, 1};
   Scattering source({8, 8, 8, 8, 8}, 0, lanes);
   EXPECT_THAT(source.sent_to(), ElementsAre(5, 4, 1, 2));
   EXPECT_THAT(source.run.waiting_for(), ElementsAre(1, 2, 4, 5));

@@ -107,6 +107,30 @@ TEST(LocalPlan, LargeExchangesGoOnlyAFewPeersAheadOfWhatHasArrived) {
   }
 }
 
+// On long ways more blocks are sent ahead, and nobody waits where each pair has a link.
+TEST(LocalPlan, ExchangesGoAsFarAheadAsWiresHold) {
+  constexpr int kExchanging = 9;
+  constexpr std::int64_t kBlock = PlanLimits{}.ahead_bytes;
+  const forest::Request request =
+      forest::even_request(Collective::all_to_all, kExchanging, 0, kBlock / 4 * kExchanging, 4);
+  auto forest =
+      std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, idle_star(kExchanging)));
+  forest::LookAhead ahead;
+  for (const std::int64_t wire :
+       {std::int64_t{0}, 3 * kBlock, 3 * kBlock + 1, 7 * kBlock, forest::kNobodyWaits})
+    ahead.wires.push_back(wire);
+  ahead.wires.resize(kExchanging);
+  const std::vector<int> waiting{6, 4, 3, 0, 0, 6, 6, 6, 6};  // of eight, but for those that go ahead
+  const auto all = make_local_plans(forest, 0, ahead);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    EXPECT_EQ(std::ranges::count_if(all[r]->trees, [](const LocalTree& t) { return t.waits; }), waiting[r])
+        << r;
+    EXPECT_EQ(make_local_plan(forest, static_cast<NodeId>(r), {.wire_bytes = ahead.wires[r]})->trees,
+              all[r]->trees)
+        << r;
+  }
+}
+
 // Of each rank, how many sends wait for something.
 std::vector<int> waiting_sends(const std::vector<std::int64_t>& blocks, int ranks) {
   const forest::Request request{Collective::all_to_all, ranks, 0, 0, blocks, 4};

@@ -263,6 +263,40 @@ TEST(Model, NoExchangeOfBlocksBeatsItsBound) {
   expect_no_run_beats_the_bound(torus({3, 3}, host, host), spraying);
 }
 
+// Links of 10 Gbit/s that hold 2 MB in a round trip, after calls that have opened the windows.
+TEST(Model, BlocksFillLongFastLinks) {
+  constexpr std::int64_t kBlock = 256 << 10;  // seven fit into a round trip
+  const LinkShape far{Bandwidth{10e9}, Nanoseconds{400'000}};
+  SimulationOptions options = as_hosts_have_it();
+  options.network.switch_queue.limit_bytes = 4 << 20;
+  options.network.switch_queue.mark_bytes = 2 << 20;
+  for (const Collective op : {Collective::scatter, Collective::all_to_all}) {
+    const cluster::Cluster cluster = star(8, far);
+    const auto request = forest::even_request(op, 8, 0, 8 * kBlock / 4, 4);
+    const auto forest =
+        std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, cluster));
+    const double links = 7 * kBlock * 1.05 / 1.25e9;
+    Simulation simulation(cluster, options);
+    RanksOptions hosts;
+    hosts.carry_payloads = false;
+    Ranks ranks(simulation, hosts);
+    const CallTimes times =
+        run_calls(simulation, ranks, forest, DataType::f32, {8, 1, 1000 * kMicrosecond}, kNever);
+    const double took = seconds(*std::ranges::max_element(times.of_rank[0]));
+    constexpr double kLatency = 2 * 800e-6;  // ranks wait for each other first
+    EXPECT_LT(took, 1.1 * (kLatency + links)) << name(op);
+    EXPECT_GT(took, kLatency + 7 * kBlock / 1.25e9) << name(op);
+  }
+}
+
+TEST(Model, AnExchangeUsesAllLinksOfAMeshAtOnce) {
+  constexpr std::int64_t kBlock = 1 << 20;
+  const cluster::Cluster mesh = cluster::uniform_mesh(6, Bandwidth{1e9}, Nanoseconds{30'000});
+  const auto request = forest::even_request(Collective::all_to_all, 6, 0, 6 * kBlock / 4, 4);
+  const auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, mesh));
+  EXPECT_LT(simulated(mesh, forest, as_hosts_have_it(), {}), 1.15 * kBlock / 1.25e8);
+}
+
 // Whoever is slow: the root's neighbours, the last ranks, or all but one.
 TEST(Model, AScatterIsNearItsBoundWhereLinksDiffer) {
   const std::vector<std::vector<int>> slow_ones{{1, 2}, {6, 7}, {3}, {1, 2, 3, 4, 5, 6}, {}};

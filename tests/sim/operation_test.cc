@@ -7,7 +7,7 @@
 
 #include "base/collectives.h"
 #include "cluster/cluster.h"
-#include "forest/block_turns.h"
+#include "forest/look_ahead.h"
 #include "forest/planner.h"
 #include "protocol/as_called.h"
 #include "protocol/random_calls.h"
@@ -63,7 +63,7 @@ void expect_what_it_should(Collective op, const cluster::Cluster& network) {
   std::vector<protocol::Buffers> buffers;
   for (int rank = 0; rank < kFour; ++rank) buffers.push_back(protocol::buffers_for(call, rank, 1));
   const auto plans =
-      protocol::make_plans(forest_for(call.request), 0, forest::lanes_of(call.request, network));
+      protocol::make_plans(forest_for(call.request), 0, forest::look_ahead(call.request, network));
   for (std::size_t r = 0; r < buffers.size(); ++r)
     ranks.start(static_cast<int>(r),
                 operation_for(plans[r], DataType::i32, ReduceOp::sum,

@@ -284,6 +284,19 @@ TEST(PlanCache, BlocksOfAScatterTakeTurnsAnewWhereTheNetworkIsAnother) {
   EXPECT_EQ(lanes().lanes.size(), 2u);
 }
 
+TEST(PlanCache, AnExchangeGoesAsFarAheadAsItsNetworkHolds) {
+  const auto waiting = [](const cluster::Cluster& network) {
+    PlanChooser chooser(network, "", nullptr);
+    PlanCache cache(1, chooser);
+    const auto plan = cache.find(forest::make_request(Collective::all_to_all, 6, 256 << 10));  // 1 MiB blocks
+    const auto& trees = dynamic_cast<const protocol::LocalPlan&>(*plan).trees;
+    return std::ranges::count_if(trees, [](const protocol::LocalTree& tree) { return tree.waits; });
+  };
+  EXPECT_EQ(waiting(forest::gigabit_star(6)), 3) << "two of five are ahead";
+  EXPECT_EQ(waiting(cluster::uniform_star(6, {1e9}, {5'000'000})), 1) << "four, of which three are 2.5 MB";
+  EXPECT_EQ(waiting(cluster::uniform_mesh(6, {1e9}, {30'000})), 0);
+}
+
 // A link of less than 3 us between two workers counts as memory, for which chunks are shorter. A rank that
 // sends or gets one block knows no other's length, so that a call may be new to the root alone.
 TEST(PlanCache, BothEndsOfABlockExpectTheSameChunksOnANetworkMeasuredAnew) {

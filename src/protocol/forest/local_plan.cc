@@ -111,9 +111,11 @@ void order_sends(LocalPlan& plan, int nodes) {
 // distance d, when it has received the one from a lower distance before itself. That one waited for a lower
 // distance again: nobody waits in a circle. What arrives may be much larger than what waits for it, or
 // nothing; so a rank that sends little never waits, and none waits for far more than it sends.
-void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
+void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes,
+                   std::int64_t wire_bytes) {
   const int ranks = forest.request.ranks;
   if (forest.request.op != Collective::all_to_all || plan.self >= ranks) return;
+  if (wire_bytes == forest::kNobodyWaits) return;
   std::vector<LocalTree*> to(static_cast<std::size_t>(ranks), nullptr);  // by distance
   std::vector<LocalTree*> from = to;
   for (LocalTree& local : plan.trees) {
@@ -128,7 +130,8 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t a
     if (to[d] == nullptr || to[d]->bytes == 0) continue;
     std::int64_t ahead = to[d]->bytes;
     std::size_t e = d - 1;  // what was sent to farther ranks than this may be on its way
-    for (bool other = false; e > 0 && !(other && ahead >= ahead_bytes); --e) {
+    const auto filled = [&] { return forest::fills_exchange(ahead, to[d]->bytes, wire_bytes, ahead_bytes); };
+    for (bool other = false; e > 0 && !(other && filled()); --e) {
       if (to[e] == nullptr || to[e]->bytes == 0) continue;
       ahead += to[e]->bytes;
       other = true;
@@ -294,7 +297,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     shared->finish(*plan);
   } else {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest, limits.ahead_bytes);
+    pace_exchange(*plan, *forest, limits.ahead_bytes, limits.wire_bytes);
     pace_scatter(*plan, *forest, limits.ahead_bytes, limits.lanes);
   }
   describe(*plan, std::move(forest), helping, limits.digest);
@@ -303,9 +306,9 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
 
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest,
-    const forest::BlockLanes& lanes) {
+    const forest::LookAhead& ahead) {
   const NodeId nodes = forest->nodes;
-  const PlanLimits limits{.nodes = nodes, .digest = digest, .lanes = lanes};
+  const PlanLimits limits{.nodes = nodes, .digest = digest, .lanes = ahead.lanes};
   const std::vector<NodeId> helping = helpers(*forest, nodes);
   std::vector<std::shared_ptr<const LocalPlan>> finished;
   if (forest->sums_once) {  // for short vectors, of which few ranks make much
@@ -332,8 +335,9 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest, PlanLimits{}.ahead_bytes);
-    pace_scatter(*plan, *forest, PlanLimits{}.ahead_bytes, lanes);
+    const auto self = static_cast<std::size_t>(plan->self);
+    pace_exchange(*plan, *forest, limits.ahead_bytes, self < ahead.wires.size() ? ahead.wires[self] : 0);
+    pace_scatter(*plan, *forest, limits.ahead_bytes, ahead.lanes);
     describe(*plan, forest, helping, digest);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);

@@ -79,6 +79,6 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
                                                  const PlanLimits& limits = {});
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest = 0,
-    const forest::BlockLanes& lanes = {});
+    const forest::LookAhead& ahead = {});
 
 }  // namespace talweg::protocol
