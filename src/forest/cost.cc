@@ -312,8 +312,7 @@ class CostModel::Pricing {
         use(groups_[g], model_.cluster_.groups[g].capacity);
       }
     });
-    if (!hop.memory) {
-      const double answers = wire_bytes * model_.parameters_.tcp_acknowledgements;
+    if (const double answers = wire_bytes * model_.acknowledged(from, to); answers > 0) {
       model_.routes_.for_each_share(to, from, [&](int link, double part) {
         links_[at(link)].work += part * answers / model_.cluster_.links[at(link)].capacity.bytes_per_second();
         for (const std::size_t g : model_.groups_of_link_[at(link)])

@@ -166,6 +166,10 @@ class CostModel {
   const cluster::Cluster& network() const { return cluster_; }
   const cluster::Routes& routes() const { return routes_; }
   const CostParameters& parameters() const { return parameters_; }
+  // Of what one node sends to another, the part that comes back on the other's route to it: acknowledgements.
+  double acknowledged(NodeId from, NodeId to) const {
+    return hop(from, to).memory ? 0 : parameters_.tcp_acknowledgements;
+  }
   // Bytes per second that a node can send and receive at once: the lesser of the two sums over its links.
   double capacity(NodeId node) const { return capacities_[static_cast<std::size_t>(node)]; }
   // All workers by capacity, the greatest first, then by rank.

@@ -8,6 +8,10 @@
 // workers would take minutes. For vectors so long that filling the pipelines does not matter, the busiest
 // link then works at most 1 / 0.99 as long as on the best forest there is.
 //
+// Where links are quicker one way than the other, acknowledgements may fill the slow ones that lead back, and
+// the trees with the most data are predicted to take longer than they carry it in. Then trees are packed that
+// are charged for acknowledgements as well, and whichever are predicted to be quickest are taken.
+//
 // Shares: in proportion to rates (as Zhang, Wu, Li, INFOCOM 2021), but for the time that filling takes. Tree
 // t with rate w_t, whose first chunk takes f_t to get through, ends at f_t + M_t / w_t. The shares M_t that
 // add up to M and make all trees end together are M_t = w_t (T - f_t), with T as the level to which M fills
@@ -40,6 +44,9 @@ constexpr int kMostToReshape = 128;          // workers; with more it would take
 // Fewer trees and hops for vectors that the fill matters to: what is left of the rate.
 constexpr double kFewer[] = {0.9, 0.75, 0.5, 0.25};
 constexpr double kFillMatters = 0.05;  // of the time
+// Times what its packing promises: where the first forest is predicted to take longer, others may be quicker;
+// and no longer vector gets a worse share of the bound than 0.97 of a shorter one's.
+constexpr double kAsPacked = 1.03;
 // A slice below this is more message than data.
 constexpr double kLeastSliceBytes = 4096;
 
@@ -267,11 +274,24 @@ Least least_seconds(const Request& request, const CostModel& model) {
   return {seconds + hop, std::max((both ? 2 : 1) * hop, work / processors)};
 }
 
+TreeMarket market_for(const Request& request, const CostModel& model, Charge charge) {
+  TreeMarket::Acknowledged acknowledged;
+  if (charge == Charge::all)
+    acknowledged = [&](NodeId from, NodeId to) { return model.acknowledged(from, to); };
+  return {model.network(), request.op, request.root, TreeMarket::Paths::routes, acknowledged};
+}
+
+// Whether trees that are packed for data and acknowledgements may differ from those packed for data alone.
+bool acknowledgements_count(const Request& request, const CostModel& model) {
+  return market_for(request, model, Charge::all).acknowledges();
+}
+
 }  // namespace
 
-std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees, WorkLimit* limit) {
+std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees, WorkLimit* limit,
+                          Charge charge) {
   cluster::validate(model.network());  // trees hang together only if the network does
-  TreeMarket market(model.network(), request.op, request.root, TreeMarket::Paths::routes);
+  TreeMarket market = market_for(request, model, charge);
   TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request), TreePacker::kMostSeeds,
                     limit);
   const bool many = market.workers() > TreePacker::kFewWorkers;
@@ -304,12 +324,12 @@ bool packing_may_beat(double seconds, const Request& request, const CostModel& m
 }
 
 const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model,
-                                              WorkLimit* limit) {
-  Key key{request.op, request.root, parts_of_roots(request)};
+                                              WorkLimit* limit, Charge charge) {
+  Key key{request.op, request.root, charge, parts_of_roots(request)};
   if (known_.size() >= kMost && !known_.contains(key)) known_.clear();
   const auto [entry, made] = known_.try_emplace(std::move(key));
   if (made) try {
-      entry->second = pack(request, model, trees_, limit);
+      entry->second = pack(request, model, trees_, limit, charge);
     } catch (const Error&) {
       known_.erase(entry);
       throw;
@@ -327,12 +347,24 @@ Forest plan_from_packings(const Request& request, const CostModel& model, Packin
                           WorkLimit* limit) {
   if (request.ranks == 1)
     return useful_forest("packed", request, {collective_tree(request, {0, request.counts[0]}, 0, {0})});
-  const auto& packings = memo.find(request, model, limit);
+  const auto& packings = memo.find(request, model, limit, Charge::data);
   Plan best = share_out(request, model, packings.front().trees, limit);
-  for (std::size_t i = 1; i < packings.size() && best.fill > kFillMatters * best.seconds; ++i) {
-    Plan plan = share_out(request, model, packings[i].trees, limit);
-    if (plan.seconds < best.seconds) best = std::move(plan);
-  }
+  // At the packing's rate, with headers and acknowledgements where these limit nothing.
+  const double packed = 8 * static_cast<double>(total_count(request) * request.element_size) /
+                        (packings.front().rate * model.parameters().tcp_payload) *
+                        (1 + model.parameters().tcp_acknowledgements);
+  const bool as_packed =
+      best.seconds <= kAsPacked * packed || model.breakdown(best.forest).limit != Breakdown::Limit::links;
+  const auto try_all = [&](const std::vector<Packing>& others, std::size_t first) {
+    for (std::size_t i = first; i < others.size(); ++i) {
+      if (as_packed && best.fill <= kFillMatters * best.seconds) break;
+      Plan plan = share_out(request, model, others[i].trees, limit);
+      if (plan.seconds < best.seconds) best = std::move(plan);
+    }
+  };
+  try_all(packings, 1);
+  if (!as_packed && best.seconds > kAsPacked * packed && acknowledgements_count(request, model))
+    try_all(memo.find(request, model, limit, Charge::all), 0);
   return std::move(best.forest);
 }
 

@@ -25,19 +25,22 @@ struct Packing {
 // only by operation, root, and how counts relate. To make the trees few takes most of the time.
 // Throws WorkLimit::Reached, if there is a limit.
 enum class Trees { few, any };
+// What links are charged for: the data alone, or acknowledgements as well where links are quicker one way
+// than the other.
+enum class Charge { all, data };
 std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees = Trees::few,
-                          WorkLimit* limit = nullptr);
+                          WorkLimit* limit = nullptr, Charge charge = Charge::all);
 
 // The packings of one network, each made once. Not for two threads at once.
 class PackingMemo {
  public:
   explicit PackingMemo(Trees trees = Trees::few) : trees_(trees) {}
   // Throws WorkLimit::Reached, if there is a limit; at once where it was reached before.
-  const std::vector<Packing>& find(const Request& request, const CostModel& model,
-                                   WorkLimit* limit = nullptr);
+  const std::vector<Packing>& find(const Request& request, const CostModel& model, WorkLimit* limit = nullptr,
+                                   Charge charge = Charge::all);
 
  private:
-  using Key = std::tuple<Collective, NodeId, std::vector<double>>;  // all that a packing depends on
+  using Key = std::tuple<Collective, NodeId, Charge, std::vector<double>>;  // all that a packing depends on
   // Where a program gathers parts of ever new proportions, the oldest are not worth their memory.
   static constexpr std::size_t kMost = 64;
   std::map<Key, std::vector<Packing>> known_;  // none: it took too long

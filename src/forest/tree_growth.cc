@@ -59,13 +59,17 @@ void TreeGrowth::find_places() {
     places_[at(place)].workers.push_back(worker);
     place_of_[at(worker)] = place;
     if (stub.at < 0) continue;
-    const auto add = [&](Resources& own, int link) {
+    // What goes over the one link of its own is acknowledged over the other.
+    const double answers = market_.acknowledged(worker, worker == 0 ? 1 : 0);
+    const auto add = [&](Resources& own, int link, int back) {
       for (const int resource : market_.resources_of(link)) own.push_back({resource, 1});
+      if (answers <= 0) return;
+      for (const int resource : market_.resources_of(back)) own.push_back({resource, answers});
     };
-    if (down) add(as_parent_[at(worker)], stub.up);
-    if (up) add(as_parent_[at(worker)], stub.down);
-    if (down) add(as_child_[at(worker)], stub.down);
-    if (up) add(as_child_[at(worker)], stub.up);
+    if (down) add(as_parent_[at(worker)], stub.up, stub.down);
+    if (up) add(as_parent_[at(worker)], stub.down, stub.up);
+    if (down) add(as_child_[at(worker)], stub.down, stub.up);
+    if (up) add(as_child_[at(worker)], stub.up, stub.down);
   }
 }
 
@@ -94,6 +98,10 @@ bool TreeGrowth::append_way(NodeId from, NodeId to, Way& way) const {
       way.resources.push_back({resource, part});
       length += part * market_.alike(link);
     }
+  }
+  for (const auto& [link, part] : market_.answers_between(from, to)) {
+    if (link == market_.stub(from).down || link == market_.stub(to).up) continue;
+    for (const int resource : market_.resources_of(link)) way.resources.push_back({resource, part});
   }
   way.length += static_cast<int>(std::lround(length));
   return !links.empty();

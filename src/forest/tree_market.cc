@@ -17,6 +17,9 @@ namespace {
 // The cost of an edge that does not exist: above that of any tree.
 constexpr double kAbsent = 1e18;
 constexpr double kSamePart = 1e-9;  // but for rounding
+// Of a link's rate and that of the way back: above, acknowledgements of a full link take more than 2.7 % of
+// the way back.
+constexpr double kAsQuick = 1.25;
 
 bool on(const std::vector<NodeId>& parents, NodeId site) {
   return at(site) < parents.size() && parents[at(site)] >= 0;
@@ -24,7 +27,8 @@ bool on(const std::vector<NodeId>& parents, NodeId site) {
 
 }  // namespace
 
-TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths)
+TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths,
+                       const Acknowledged& acknowledged)
     : cluster_(cluster),
       workers_(at(cluster.workers())),
       op_(op),
@@ -37,6 +41,7 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
   for (std::size_t link = 0; link < cluster.links.size(); ++link)
     leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
   symmetric_ = find_symmetry();
+  if (acknowledged && routes_) find_acknowledged(acknowledged);
   const auto leader = [&](int link) { return routes_ ? routes_->leader(link) : link; };
   for (std::size_t link = 0; link < cluster.links.size(); ++link) {
     int known = leader(static_cast<int>(link));
@@ -111,6 +116,19 @@ bool TreeMarket::find_symmetry() {
   return true;
 }
 
+void TreeMarket::find_acknowledged(const Acknowledged& acknowledged) {
+  std::map<std::pair<int, int>, double> rates;
+  for (const cluster::Link& link : cluster_.links)
+    rates[{link.from, link.to}] += link.capacity.bits_per_second;
+  const bool alike = std::ranges::all_of(rates, [&](const auto& rate) {
+    const auto back = rates.find({rate.first.second, rate.first.first});
+    return back != rates.end() && rate.second <= kAsQuick * back->second;
+  });
+  if (alike) return;
+  for (const NodeId from : nodes_)
+    for (const NodeId to : nodes_) acknowledged_.push_back(from == to ? 0 : acknowledged(from, to));
+}
+
 bool TreeMarket::alike_both_ways(NodeId from, NodeId to) const {
   if (!routes_->spreads(from, to) && !routes_->spreads(to, from)) {
     const auto there = routes_->path(from, to), back = routes_->path(to, from);
@@ -160,8 +178,8 @@ void TreeMarket::price_routes(const std::vector<double>& link_prices) {
       if (routes_->path(nodes_[from], nodes_[to]).empty() || passes_worker(nodes_[from], nodes_[to]))
         continue;
       double cost = 0;
-      routes_->for_each_share(nodes_[from], nodes_[to],
-                              [&](int link, double part) { cost += part * link_prices[at(link)]; });
+      for_each_use(static_cast<NodeId>(from), static_cast<NodeId>(to),
+                   [&](int link, double part) { cost += part * link_prices[at(link)]; });
       costs_[from * nodes_.size() + to] = cost;
     }
   }
@@ -279,6 +297,12 @@ void TreeMarket::for_each_share(NodeId from, NodeId to, const std::function<void
     visit(entering[node], 1);
 }
 
+void TreeMarket::for_each_use(NodeId from, NodeId to, const std::function<void(int, double)>& visit) const {
+  for_each_share(from, to, visit);
+  const double answers = acknowledged(from, to);
+  if (answers > 0) for_each_share(to, from, [&](int link, double part) { visit(link, answers * part); });
+}
+
 TreePair TreeMarket::cheapest(NodeId root) const {
   TreePair trees{.root = root, .up = {}, .down = {}};
   if (goes_down(op_)) trees.down = buy(root, down_, false);
@@ -393,8 +417,8 @@ std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   };
   for (NodeId site = 0; site < sites(); ++site) {
     if (site == trees.root) continue;
-    if (on(trees.down, site)) for_each_share(trees.down[at(site)], site, take);
-    if (on(trees.up, site) && !symmetric_) for_each_share(site, trees.up[at(site)], take);
+    if (on(trees.down, site)) for_each_use(trees.down[at(site)], site, take);
+    if (on(trees.up, site) && !symmetric_) for_each_use(site, trees.up[at(site)], take);
   }
   std::vector<PackingLp::Term> terms;
   for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
@@ -410,10 +434,22 @@ std::vector<TreeMarket::Share> TreeMarket::links_between(NodeId from, NodeId to)
   return result;
 }
 
+std::vector<TreeMarket::Share> TreeMarket::answers_between(NodeId from, NodeId to) const {
+  std::vector<Share> result;
+  const double answers = acknowledged(from, to);
+  if (answers > 0 && !passes_worker(from, to))
+    for_each_share(to, from, [&](int link, double part) { result.push_back({link, answers * part}); });
+  return result;
+}
+
 std::vector<PackingLp::Term> TreeMarket::resources_between(NodeId from, NodeId to) const {
   std::vector<PackingLp::Term> result;
-  for (const auto& [link, part] : links_between(from, to))
-    for (const int resource : resources_of(link)) result.push_back({resource, part});
+  const auto add = [&](const std::vector<Share>& shares) {
+    for (const auto& [link, part] : shares)
+      for (const int resource : resources_of(link)) result.push_back({resource, part});
+  };
+  add(links_between(from, to));
+  add(answers_between(from, to));
   return result;
 }
 

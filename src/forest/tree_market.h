@@ -9,6 +9,9 @@
 // operation. Sites 0 .. workers-1 are the workers. Trees join all workers, and those aggregators that make
 // them cheaper.
 //
+// Besides what it carries, an edge may cost what is acknowledged on the route back: little where routes are
+// as quick both ways, but a quick way on which every second packet is acknowledged fills a slow way back.
+//
 // A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
 // without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,
 // loads both alike, and costs the same whatever its root. Over routes, links that are always loaded alike are
@@ -47,10 +50,15 @@ class TreeMarket {
   // Edges run over the routes that a forest's messages take, or over the cheapest paths of all.
   enum class Paths { routes, all };
 
-  // The operation is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather. Throws
+  // Of what one node sends to another, the part that its acknowledgements take on the way back.
+  using Acknowledged = std::function<double(NodeId from, NodeId to)>;
+
+  // The operation is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather. `acknowledged`: empty
+  // where only data count; it is looked at over routes, where some are quicker one way than the other. Throws
   // Error{invalid_argument} unless all workers reach each other without passing through third ones that are
   // cut off.
-  TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths);
+  TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths,
+             const Acknowledged& acknowledged = {});
 
   int workers() const { return static_cast<int>(workers_); }
   int sites() const { return static_cast<int>(nodes_.size()); }
@@ -58,6 +66,14 @@ class TreeMarket {
   // The same trees, in nodes of the cluster instead of sites.
   TreePair in_nodes(const TreePair& trees) const;
   bool symmetric() const { return symmetric_; }
+  // Whether edges are charged for what acknowledgements take.
+  bool acknowledges() const { return !acknowledged_.empty(); }
+  // By how much; 0 where they are not.
+  double acknowledged(NodeId from, NodeId to) const {
+    return acknowledges()
+               ? acknowledged_[static_cast<std::size_t>(from) * nodes_.size() + static_cast<std::size_t>(to)]
+               : 0;
+  }
   Collective operation() const { return op_; }
   Paths paths() const { return paths_; }
   // Of each resource, in bit/s; and the resources that a link uses.
@@ -87,7 +103,9 @@ class TreeMarket {
     double part = 1;
   };
   std::vector<Share> links_between(NodeId from, NodeId to) const;
-  // What the edge so uses of each resource; one may be named several times.
+  // The same of the acknowledgements for what an edge carries; empty where they are not counted.
+  std::vector<Share> answers_between(NodeId from, NodeId to) const;
+  // What the edge so uses of each resource, with its acknowledgements; one may be named several times.
   std::vector<PackingLp::Term> resources_between(NodeId from, NodeId to) const;
   // How many links are always loaded as this one is, itself included.
   int alike(int link) const { return routes_ ? routes_->followers(link) : 1; }
@@ -125,7 +143,10 @@ class TreeMarket {
     std::vector<int> entering;
   };
   Reach search(int from, const std::vector<double>& link_prices) const;
+  void find_acknowledged(const Acknowledged& acknowledged);
   void for_each_share(NodeId from, NodeId to, const std::function<void(int, double)>& visit) const;
+  // Data and acknowledgements.
+  void for_each_use(NodeId from, NodeId to, const std::function<void(int, double)>& visit) const;
   Shape grow(NodeId root, double per_hop, bool upward) const;
 
   const cluster::Cluster& cluster_;
@@ -136,7 +157,8 @@ class TreeMarket {
   std::vector<std::vector<NodeId>> choices_;  // sites that trees are searched among: workers, some helpers
   std::optional<cluster::Routes> routes_;     // where edges run over them
   bool symmetric_ = false;
-  std::vector<int> reverse_;  // of each link, where symmetric
+  std::vector<int> reverse_;          // of each link, where symmetric
+  std::vector<double> acknowledged_;  // of edges, from by to, in sites; empty: not counted
   std::vector<double> capacities_;
   std::vector<std::vector<int>> resources_;  // of each link
   std::vector<NodeId> roots_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/at.h"
+#include "forest/load_level.h"
 #include "forest/tree_growth.h"
 
 namespace talweg::forest {
@@ -24,6 +25,11 @@ constexpr double kSteadiness = 0.5;  // of the prices that trees are bought at: 
 constexpr double kRefused = -1e6;    // a gain that nothing makes up for
 constexpr int kMostGrown = 16;
 constexpr std::int64_t kMostGrowing = 1'000'000'000;  // effort for a tree: about a second
+// Where acknowledgements are counted nearly all links limit, and prices that a program begins with are far
+// off: trees that level loads, per resource, and of them the last ones, which the program begins with.
+constexpr double kLevelled = 1.5, kLevelledBest = 0.75;
+constexpr std::size_t kMostLevelledBest = 300;
+constexpr int kSharpest = 6;  // of the powers of loads that are levelled, as a power of 2
 constexpr int kConcentrations = 8;
 constexpr double kConcentration = 0.01;                // that the greatest tree gains more
 constexpr std::int64_t kMostPruning = 10'000'000'000;  // effort: then the trees are left as many as they are
@@ -108,6 +114,30 @@ void TreePacker::seed() {
   }
 }
 
+void TreePacker::level() {
+  std::vector<double> used(capacities_.size());
+  for (const Column& column : columns_)
+    for (const auto& term : column.terms)
+      used[at(term.row)] += term.amount / static_cast<double>(columns_.size());
+  LoadLevel level(capacities_, used);
+  const auto resources = static_cast<double>(capacities_.size());
+  const int steps = static_cast<int>(kLevelled * resources);
+  const auto kept = std::min(kMostLevelledBest, static_cast<std::size_t>(kLevelledBest * resources));
+  for (int step = 0; step < steps; ++step) {
+    const int sharpness = 1 + kSharpest * step / steps;
+    const auto prices = level.prices(sharpness);
+    market_.set_prices(prices);
+    sharpen_upper(prices);
+    std::pair<double, NodeId> best{std::numeric_limits<double>::infinity(), 0};
+    for (const NodeId root : market_.roots())
+      best = std::min(best, std::pair(market_.cost(market_.cheapest(root)), root));
+    spend(2 * market_.effort());
+    Column column = make_column(market_.cheapest(best.second));
+    level.mix(column.terms, sharpness);
+    if (step + static_cast<int>(kept) >= steps) columns_.push_back(std::move(column));
+  }
+}
+
 TreePacker::Column TreePacker::make_column(TreePair trees) const {
   if (market_.symmetric() && market_.paths() == TreeMarket::Paths::routes) {  // which are alike both ways
     trees.root = centre(trees.down, trees.root);
@@ -171,6 +201,7 @@ void TreePacker::run(double gap, double enough, std::int64_t most_effort) {
   if (market_.workers() == 1) return;
   const bool grown = !per_root_ && market_.workers() > kFewWorkers && grow(gap, enough);
   if (!grown) seed();
+  if (market_.acknowledges() && !per_root_ && market_.workers() <= kFewWorkers) level();
   PackingLp lp = make_lp();
   std::size_t loaded = 0;
   for (int round = 0; round < kMostRounds; ++round) {

@@ -62,6 +62,8 @@ class TreePacker {
   // Whether trees that were grown one after the other are as many as run() wants.
   bool grow(double gap, double enough);
   void seed();
+  // Adds trees that level the loads that the trees before them leave.
+  void level();
   void spend(std::int64_t steps) const;
   Column make_column(TreePair trees) const;
   // Takes the trees as a column if they gain more than they cost.

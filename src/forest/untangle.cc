@@ -56,15 +56,12 @@ class Untangling {
     bool far = false;  // uses more than the two workers' own links: else an exchange saves nothing
   };
   Way look_up(NodeId from, NodeId to) const {
-    Way way;
+    Way way{.uses = market_.resources_between(from, to)};
+    if (!way.uses.empty()) way.seconds = 0;
     for (const auto& [link, part] : market_.links_between(from, to)) {
-      if (way.uses.empty()) way.seconds = 0;
       way.far = way.far || (link != market_.stub(from).up && link != market_.stub(to).down);
-      for (const int resource : market_.resources_of(link)) {
-        way.uses.push_back({resource, part});
-        way.seconds += part / market_.capacities()[at(resource)];
-      }
     }
+    for (const auto& use : way.uses) way.seconds += use.amount / market_.capacities()[at(use.row)];
     return way;
   }
   std::size_t index(const Ends& edge) const {
