@@ -168,9 +168,7 @@ class CostModel::Pricing {
   void for_each_resource(Visit&& visit) const {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (links_[i].idle()) continue;
-      const CostParameters& parameters = model_.parameters_;
-      const int over = std::max(0, std::min(senders_[i], most_senders_) - parameters.incast_free);
-      const double slowdown = 1 + parameters.incast_loss * over;
+      const double slowdown = model_.parameters_.incast(std::min(senders_[i], most_senders_));
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
       const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;

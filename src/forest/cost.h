@@ -68,6 +68,7 @@
 // trees they share.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -114,6 +115,10 @@ struct CostParameters {
   int incast_free = 3;
   int incast_most = 12;
   double incast_loss = 0.02;
+  // How much longer a link into a node works over which so many send to it.
+  double incast(int senders) const {
+    return 1 + incast_loss * std::max(0, std::min(senders, incast_most) - incast_free);
+  }
 
   double burst_share = 0.125;  // of a token bucket, refilled between calls
 

@@ -47,6 +47,14 @@ constexpr double kFillMatters = 0.05;  // of the time
 // Times what its packing promises: where the first forest is predicted to take longer, others may be quicker;
 // and no longer vector gets a worse share of the bound than 0.97 of a shorter one's.
 constexpr double kAsPacked = 1.03;
+// By so much hosts hold it up, so that trees for hosts may be quicker; among few, as it packs a second time.
+constexpr double kHeldUp = 1.1;
+constexpr int kMostForHosts = 64;
+constexpr double kKept = 0.97;  // what these must reach of the rate over links
+// Of a processor's time, what trees for hosts are to fill: it also waits, and small batches cost it more.
+constexpr double kProcessors = 0.6;
+// A link that is quicker by so much than all trees together has room for more than one edge of each.
+constexpr double kRoomForMore = 1.25;
 // A slice below this is more message than data.
 constexpr double kLeastSliceBytes = 4096;
 
@@ -274,24 +282,53 @@ Least least_seconds(const Request& request, const CostModel& model) {
   return {seconds + hop, std::max((both ? 2 : 1) * hop, work / processors)};
 }
 
-TreeMarket market_for(const Request& request, const CostModel& model, Charge charge) {
+// What the processor of each worker can send and receive together, in bit/s as links count them: where that
+// is less than its links carry, trees must not meet at it as if it were nothing but them. Workers that share
+// memory with another one are left out: most of what they move costs them little.
+std::vector<double> processor_rates(const Request& request, const CostModel& model) {
+  const CostParameters& parameters = model.parameters();
+  const double batch = static_cast<double>(parameters.tcp.most_chunk_bytes) / 2;
+  // What is summed is half of what a worker moves on which much meets.
+  const double byte = parameters.tcp.per_byte + parameters.tcp.per_batch / batch +
+                      (goes_up(request.op) ? parameters.reduce_per_byte / 2 : 0);
+  const auto workers = at(model.network().workers());
+  std::vector<double> rates(workers, byte > 0 ? kProcessors * 8 / (byte * parameters.tcp_payload)
+                                              : std::numeric_limits<double>::infinity());
+  for (const cluster::Link& link : model.network().links)
+    if (at(link.from) < workers && at(link.to) < workers && link.latency < parameters.memory_latency)
+      rates[at(link.from)] = rates[at(link.to)] = std::numeric_limits<double>::infinity();
+  return rates;
+}
+
+// The network, with those links of workers slowed that many may send to one over; `rate` is that of all
+// trees.
+cluster::Cluster with_incast(const CostModel& model, double rate) {
+  cluster::Cluster network = model.network();
+  const auto workers = at(network.workers());
+  const double slowdown = model.parameters().incast(network.workers() - 1);
+  for (cluster::Link& link : network.links)
+    if ((at(link.from) < workers || at(link.to) < workers) &&
+        link.capacity.bits_per_second > kRoomForMore * rate)
+      link.capacity.bits_per_second /= slowdown;
+  return network;
+}
+
+TreeMarket market_for(const Request& request, const CostModel& model, const cluster::Cluster& network,
+                      Charge charge) {
   TreeMarket::Acknowledged acknowledged;
-  if (charge == Charge::all)
+  if (charge != Charge::data)
     acknowledged = [&](NodeId from, NodeId to) { return model.acknowledged(from, to); };
-  return {model.network(), request.op, request.root, TreeMarket::Paths::routes, acknowledged};
+  return {network,      request.op,
+          request.root, TreeMarket::Paths::routes,
+          acknowledged, charge == Charge::hosts ? processor_rates(request, model) : std::vector<double>()};
 }
 
 // Whether trees that are packed for data and acknowledgements may differ from those packed for data alone.
 bool acknowledgements_count(const Request& request, const CostModel& model) {
-  return market_for(request, model, Charge::all).acknowledges();
+  return market_for(request, model, model.network(), Charge::all).acknowledges();
 }
 
-}  // namespace
-
-std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees, WorkLimit* limit,
-                          Charge charge) {
-  cluster::validate(model.network());  // trees hang together only if the network does
-  TreeMarket market = market_for(request, model, charge);
+std::vector<Packing> pack(TreeMarket& market, const Request& request, Trees trees, WorkLimit* limit) {
   TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request), TreePacker::kMostSeeds,
                     limit);
   const bool many = market.workers() > TreePacker::kFewWorkers;
@@ -317,6 +354,20 @@ std::vector<Packing> pack(const Request& request, const CostModel& model, Trees 
   return packings;
 }
 
+}  // namespace
+
+std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees, WorkLimit* limit,
+                          Charge charge, double rate_of_data) {
+  cluster::validate(model.network());  // trees hang together only if the network does
+  if (charge == Charge::hosts) {
+    const cluster::Cluster network = with_incast(model, rate_of_data);
+    TreeMarket market = market_for(request, model, network, charge);
+    return pack(market, request, trees, limit);
+  }
+  TreeMarket market = market_for(request, model, model.network(), charge);
+  return pack(market, request, trees, limit);
+}
+
 bool packing_may_beat(double seconds, const Request& request, const CostModel& model) {
   if (request.ranks == 1) return false;
   const Least least = least_seconds(request, model);
@@ -329,7 +380,9 @@ const std::vector<Packing>& PackingMemo::find(const Request& request, const Cost
   if (known_.size() >= kMost && !known_.contains(key)) known_.clear();
   const auto [entry, made] = known_.try_emplace(std::move(key));
   if (made) try {
-      entry->second = pack(request, model, trees_, limit, charge);
+      const double rate =
+          charge == Charge::hosts ? find(request, model, limit, Charge::data).front().rate : 0;
+      entry->second = pack(request, model, trees_, limit, charge, rate);
     } catch (const Error&) {
       known_.erase(entry);
       throw;
@@ -355,16 +408,30 @@ Forest plan_from_packings(const Request& request, const CostModel& model, Packin
                         (1 + model.parameters().tcp_acknowledgements);
   const bool as_packed =
       best.seconds <= kAsPacked * packed || model.breakdown(best.forest).limit != Breakdown::Limit::links;
-  const auto try_all = [&](const std::vector<Packing>& others, std::size_t first) {
+  const auto try_from = [&](std::size_t first, const std::vector<Packing>& others, bool all) {
     for (std::size_t i = first; i < others.size(); ++i) {
-      if (as_packed && best.fill <= kFillMatters * best.seconds) break;
+      if (!all && best.fill <= kFillMatters * best.seconds) break;
       Plan plan = share_out(request, model, others[i].trees, limit);
       if (plan.seconds < best.seconds) best = std::move(plan);
     }
   };
-  try_all(packings, 1);
+  try_from(1, packings, !as_packed);
+  // Who has a plan does not lose it to the search for a better one.
+  const auto search = [&](const auto& others) {
+    try {
+      others();
+    } catch (const WorkLimit::Reached&) {
+      if (limit->unwanted()) throw;
+    }
+  };
   if (!as_packed && best.seconds > kAsPacked * packed && acknowledgements_count(request, model))
-    try_all(memo.find(request, model, limit, Charge::all), 0);
+    search([&] { try_from(0, memo.find(request, model, limit, Charge::all), true); });
+  if (best.seconds - best.fill > kHeldUp * packed && request.ranks <= kMostForHosts) {
+    search([&] {
+      const auto& for_hosts = memo.find(request, model, limit, Charge::hosts);
+      if (for_hosts.front().rate >= kKept * packings.front().rate) try_from(0, for_hosts, true);
+    });
+  }
   return std::move(best.forest);
 }
 

@@ -23,13 +23,16 @@ struct Packing {
 // The first has at least 99 % of the upper bound; each next one has fewer trees and less of the rate. For
 // all_reduce, reduce, broadcast, reduce_scatter and all_gather of two ranks or more. Depends on the request
 // only by operation, root, and how counts relate. To make the trees few takes most of the time.
-// Throws WorkLimit::Reached, if there is a limit.
+// Throws WorkLimit::Reached, if there is a limit. `rate_of_data`: for hosts, the rate that trees for data
+// have.
 enum class Trees { few, any };
-// What links are charged for: the data alone, or acknowledgements as well where links are quicker one way
-// than the other.
-enum class Charge { all, data };
+// What links are charged for: the data alone; acknowledgements as well where links are quicker one way than
+// the other; or `hosts`, what many that send to one host at once, and its processor, cost besides. Then links
+// that are hardly quicker than all trees for data together have room for no more than one edge of each, and
+// rate and bound are those of what hosts leave of the network.
+enum class Charge { all, data, hosts };
 std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees = Trees::few,
-                          WorkLimit* limit = nullptr, Charge charge = Charge::all);
+                          WorkLimit* limit = nullptr, Charge charge = Charge::all, double rate_of_data = 0);
 
 // The packings of one network, each made once. Not for two threads at once.
 class PackingMemo {

@@ -28,7 +28,7 @@ bool on(const std::vector<NodeId>& parents, NodeId site) {
 }  // namespace
 
 TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths,
-                       const Acknowledged& acknowledged)
+                       const Acknowledged& acknowledged, const std::vector<double>& processors)
     : cluster_(cluster),
       workers_(at(cluster.workers())),
       op_(op),
@@ -57,9 +57,26 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
     for (const int link : group.links) resources_[at(link)].push_back(static_cast<int>(capacities_.size()));
     capacities_.push_back(group.capacity.bits_per_second);
   }
+  for (NodeId worker = 0; at(worker) < processors.size(); ++worker)
+    add_processor(worker, processors[at(worker)]);
   const bool rooted = facts(op).rooted;
   for (NodeId site = 0; site < (goes_up(op) && goes_down(op) ? sites() : workers()); ++site)
     if (rooted ? site == root : !symmetric_ || site == 0) roots_.push_back(site);
+}
+
+void TreeMarket::add_processor(NodeId worker, double rate) {
+  std::vector<std::size_t> own;  // links, of those that are loaded alike the one that leads
+  double links = 0;
+  for (std::size_t link = 0; link < cluster_.links.size(); ++link) {
+    if (cluster_.links[link].from != worker && cluster_.links[link].to != worker) continue;
+    links += cluster_.links[link].capacity.bits_per_second;
+    own.push_back(routes_ ? at(routes_->leader(static_cast<int>(link))) : link);
+  }
+  if (links <= rate) return;
+  std::ranges::sort(own);
+  own.erase(std::ranges::unique(own).begin(), own.end());
+  for (const std::size_t link : own) resources_[link].push_back(static_cast<int>(capacities_.size()));
+  capacities_.push_back(symmetric_ ? rate / 2 : rate);  // what goes one way then counts for both
 }
 
 // A tree of least cost that may pass some helpers is a spanning tree of least cost of the workers and those

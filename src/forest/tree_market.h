@@ -15,7 +15,8 @@
 // A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
 // without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,
 // loads both alike, and costs the same whatever its root. Over routes, links that are always loaded alike are
-// one resource as well, with the capacity of one of them.
+// one resource as well, with the capacity of one of them. A worker's processor, which everything passes that
+// its links carry, is one where these are quicker than it.
 #pragma once
 
 #include <cstddef>
@@ -54,11 +55,12 @@ class TreeMarket {
   using Acknowledged = std::function<double(NodeId from, NodeId to)>;
 
   // The operation is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather. `acknowledged`: empty
-  // where only data count; it is looked at over routes, where some are quicker one way than the other. Throws
+  // where only data count; it is looked at over routes, where some are quicker one way than the other.
+  // `processors`: bit/s that each worker can send and receive together; empty where only links count. Throws
   // Error{invalid_argument} unless all workers reach each other without passing through third ones that are
   // cut off.
   TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths,
-             const Acknowledged& acknowledged = {});
+             const Acknowledged& acknowledged = {}, const std::vector<double>& processors = {});
 
   int workers() const { return static_cast<int>(workers_); }
   int sites() const { return static_cast<int>(nodes_.size()); }
@@ -130,6 +132,7 @@ class TreeMarket {
     return upward ? edge(child, parent) : edge(parent, child);
   }
   void choose_helpers();
+  void add_processor(NodeId worker, double rate);
   Shape buy(NodeId root, Trees& known, bool upward) const;
   void drop_idle(Shape& parents, NodeId root, bool upward) const;
   bool find_symmetry();
