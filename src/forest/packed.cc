@@ -428,8 +428,11 @@ Forest plan_from_packings(const Request& request, const CostModel& model, Packin
     search([&] { try_from(0, memo.find(request, model, limit, Charge::all), true); });
   if (best.seconds - best.fill > kHeldUp * packed && request.ranks <= kMostForHosts) {
     search([&] {
-      const auto& for_hosts = memo.find(request, model, limit, Charge::hosts);
-      if (for_hosts.front().rate >= kKept * packings.front().rate) try_from(0, for_hosts, true);
+      for (const Packing& packing : memo.find(request, model, limit, Charge::hosts)) {
+        if (packing.rate < kKept * packings.front().rate) break;
+        Plan plan = share_out(request, model, packing.trees, limit);
+        if (plan.seconds < best.seconds) best = std::move(plan);
+      }
     });
   }
   return std::move(best.forest);
