@@ -409,7 +409,7 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
 BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& options)
     : simulation_(simulation),
       options_(options),
-      hosts_(simulation, options.costs, options.port),
+      hosts_(simulation, options.costs, options.port, simulation.transport().options().turns),
       calls_(simulation, [this](int rank, const SumOperands& o) { start(rank, sums_ - 1, o); }) {
   const TransportOptions& transport = simulation.transport().options();
   check_bounded_sums(options, transport);

@@ -14,6 +14,11 @@ constexpr std::size_t kMostKept = 16;  // times as many as may overtake
 constexpr int kUdpHeaders = 28;        // with IP's
 constexpr int kTcpHeaders = 52;        // IP's, TCP's and its timestamps: a part of a transport's header
 
+// As the addresses and ports of sockets tell them apart.
+std::uint64_t flow_of(int to, std::size_t path, std::uint32_t job) {
+  return static_cast<std::uint64_t>(path) << 56 | static_cast<std::uint64_t>(to) << 32 | job;
+}
+
 }  // namespace
 
 std::size_t datagram_wire_bytes(std::size_t payload, const TransportOptions& transport) {
@@ -27,10 +32,11 @@ std::size_t largest_datagram_payload(const TransportOptions& transport) {
   return wire::datagram_payload(packet, false, kProtection);
 }
 
-DatagramHosts::DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port)
+DatagramHosts::DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port, bool turns)
     : simulation_(simulation),
       costs_(costs),
       port_(port),
+      turns_(turns),
       cores_(simulation.network().cluster().shared_cores),
       by_node_(simulation.network().cluster().nodes.size()) {}
 
@@ -62,7 +68,9 @@ void DatagramHosts::Host::post(Host& to, MessagePointer message, std::uint8_t se
   auto& way = ways_[at(to.node_)];
   if (!way) way = std::make_unique<Way>();
   const auto bytes = static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport));
-  outbox_.push_back({to.node_, &to.counted_, false, keep(*way, std::move(message)), spread, bytes, service});
+  const std::uint64_t turn = flow_of(to.node_, path, message->header.job);
+  outbox_.push_back(
+      {to.node_, &to.counted_, false, keep(*way, std::move(message)), spread, bytes, service, turn});
 }
 
 std::size_t DatagramHosts::Host::add_group(int group) {
@@ -76,7 +84,7 @@ void DatagramHosts::Host::post_all(std::size_t group, MessagePointer message) {
   Group& to = *groups_[group];
   const auto bytes = static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport));
   const std::uint8_t service = message->header.service;
-  outbox_.push_back({to.number, &to.counted, true, keep(to.way, std::move(message)), 0, bytes, service});
+  outbox_.push_back({to.number, &to.counted, true, keep(to.way, std::move(message)), 0, bytes, service, 0});
 }
 
 // Its number on this way.
@@ -173,21 +181,49 @@ void DatagramHosts::Host::send() {
 }
 
 void DatagramHosts::Host::leave() {
-  for (const Letter& letter : leaving_) {
-    Simulation::Datagram datagram;
-    datagram.from = node_;
-    datagram.to = letter.to;
-    datagram.multicast = letter.multicast;
-    datagram.port = hosts_.port_;
-    datagram.number = letter.number;
-    datagram.bytes = letter.bytes;
-    datagram.spread = letter.spread;
-    datagram.priority = letter.service & wire::kPriorityMask;
-    datagram.unmarkable = (letter.service & wire::kDroppable) != 0;
-    hosts_.simulation_.send(datagram);
-  }
+  for (const Letter& letter : leaving_)
+    if (!wait_for_turn(letter)) hand_over(letter);
   leaving_.clear();
   receive();
+}
+
+void DatagramHosts::Host::hand_over(const Letter& letter) {
+  Simulation::Datagram datagram;
+  datagram.from = node_;
+  datagram.to = letter.to;
+  datagram.multicast = letter.multicast;
+  datagram.port = hosts_.port_;
+  datagram.number = letter.number;
+  datagram.bytes = letter.bytes;
+  datagram.spread = letter.spread;
+  datagram.priority = letter.service & wire::kPriorityMask;
+  datagram.unmarkable = (letter.service & wire::kDroppable) != 0;
+  hosts_.simulation_.send(datagram);
+}
+
+// False: there are no turns, or there is no way, which is for the network to count.
+bool DatagramHosts::Host::wait_for_turn(const Letter& letter) {
+  if (!hosts_.turns_ || letter.multicast) return false;
+  const int link = hosts_.simulation_.network().first_link(node_, letter.to, kNoRoute, letter.spread);
+  if (link < 0) return false;
+  auto line = std::ranges::find(lines_, link, &Line::link);
+  if (line == lines_.end()) line = lines_.insert(lines_.end(), {.link = link});
+  line->letters.push(letter.flow, letter.service & wire::kPriorityMask, letter);
+  if (!line->going_on) take_turns(static_cast<std::size_t>(line - lines_.begin()), false);
+  return true;
+}
+
+// `due`: the link is known to be free for one.
+void DatagramHosts::Host::take_turns(std::size_t line, bool due) {
+  Line& l = lines_[line];
+  for (; !l.letters.empty(); due = false) {
+    const Picoseconds now = hosts_.simulation_.now();
+    const Picoseconds clear = due ? now : hosts_.simulation_.network().clear_at(l.link, now);
+    l.going_on = clear > now;
+    if (l.going_on) return hosts_.simulation_.at(clear, [this, line] { take_turns(line, true); });
+    hand_over(l.letters.pop());
+  }
+  l.going_on = false;
 }
 
 template <class Then>

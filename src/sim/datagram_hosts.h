@@ -5,6 +5,10 @@
 // A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
 // to each receiver: both cost its processor what the options say. A datagram that comes after one that was
 // sent very much later on the same way counts as lost: it has been forgotten.
+//
+// With `turns` a datagram is handed to its host's link when that is free, and what is for other receivers, of
+// other jobs or by other paths has turns of its own, as flows have (transport.h). Without, what a host sends
+// joins the queue in front of the link at once.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +22,7 @@
 #include "base/ring_queue.h"
 #include "forest/host_costs.h"
 #include "sim/cores.h"
+#include "sim/link_turns.h"
 #include "sim/ranks.h"
 #include "sim/simulation.h"
 #include "wire/datagram.h"
@@ -32,7 +37,7 @@ class DatagramHosts {
 
   // `port`: one that nothing else of the simulation has. Hosts are made in the simulation's network, which
   // outlives them.
-  DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port);
+  DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port, bool turns = false);
   DatagramHosts(const DatagramHosts&) = delete;
   DatagramHosts& operator=(const DatagramHosts&) = delete;
 
@@ -42,6 +47,7 @@ class DatagramHosts {
   Simulation& simulation_;
   const HostCosts costs_;
   const std::uint32_t port_;
+  const bool turns_;
   Cores cores_;
   std::vector<Host*> by_node_;  // null: none is there
   std::uint64_t batches_ = 0;   // that were sent
@@ -106,6 +112,7 @@ class DatagramHosts::Host {
     std::uint32_t spread = 0;
     std::uint16_t bytes = 0;
     std::uint8_t service = 0;  // wire::DatagramHeader::service
+    std::uint64_t flow = 0;    // whose turn it takes
   };
   struct Arrived {
     const Host* from = nullptr;
@@ -131,6 +138,9 @@ class DatagramHosts::Host {
   void take_batch();
   void send();
   void leave();
+  void hand_over(const Letter& letter);
+  bool wait_for_turn(const Letter& letter);
+  void take_turns(std::size_t line, bool due);
   template <class Then>
   void work(Picoseconds cost, Then then);
 
@@ -143,6 +153,12 @@ class DatagramHosts::Host {
   std::uint32_t spread_ = 0;
   std::uint64_t counted_ = 0;  // the last batch in which it was found to be a receiver
   std::vector<Letter> outbox_, leaving_;
+  struct Line {
+    int link = -1;  // in front of which it waits
+    LinkTurns<Letter> letters{};
+    bool going_on = false;  // an event is pending that goes on with it
+  };
+  std::vector<Line> lines_;
   RingQueue<Arrived> inbox_;
   std::size_t at_hand_ = 0;  // of the inbox
   bool working_ = false;
