@@ -254,20 +254,27 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     look();
   }
 
+  // Of one rank's sum, to another one. Who sums nothing sends a byte where a group has an empty message, so
+  // that whom it sends shards is there until it knows what was lost of them.
+  std::size_t sum_bytes(std::size_t from, std::size_t to) const {
+    const std::vector<std::size_t>& counts = shards_[sum_].counts;
+    return counts[from] > 0 ? counts[from] * element_ : counts[to] > 0 ? 1 : 0;
+  }
+
   // Words, and after them the sums of the others' shards.
   void read() {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (!peers_[r]) continue;
       Peer& peer = *peers_[r];
-      while (phase_ != Phase::idle && peer.read < kWordsBytes + shards_[sum_].counts[r] * element_) {
+      while (phase_ != Phase::idle && peer.read < kWordsBytes + sum_bytes(r, number())) {
         const auto bytes = peer.flow.readable(0);
         if (bytes.empty()) break;
         const bool words = peer.read < kWordsBytes;
-        const std::size_t left = (words ? 0 : shards_[sum_].counts[r] * element_) + kWordsBytes - peer.read;
+        const std::size_t left = (words ? 0 : sum_bytes(r, number())) + kWordsBytes - peer.read;
         const std::size_t n = std::min(bytes.size(), left);
         if (words)
           std::memcpy(peer.words.data() + peer.read, bytes.data(), n);
-        else
+        else if (shards_[sum_].counts[r] > 0)
           std::memcpy(operands_.out + shards_[sum_].offsets[r] * element_ + (peer.read - kWordsBytes),
                       bytes.data(), n);
         peer.flow.consumed(0, n);
@@ -280,15 +287,18 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   // The words, and the sum to each rank once it is known what it has lost of what it was sent, as in a group.
   void write() {
     if (phase_ == Phase::idle) return;
-    const std::span<const std::byte> sum{operands_.out + shards_[sum_].offsets[number()] * element_,
-                                         shards_[sum_].counts[number()] * element_};
+    const bool sums = shards_[sum_].counts[number()] > 0;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (!peers_[r]) continue;
       Peer& peer = *peers_[r];
       if (peer.written < kWordsBytes)
         peer.written += peer.flow.write(0, std::span(words_).subspan(peer.written));
-      if (peer.written >= kWordsBytes && phase_ == Phase::summed && exchange_.settled(static_cast<int>(r)))
-        peer.written += peer.flow.write(0, sum.subspan(peer.written - kWordsBytes));
+      if (peer.written < kWordsBytes || phase_ != Phase::summed || !exchange_.settled(static_cast<int>(r)))
+        continue;
+      const std::span<const std::byte> sum{
+          sums ? operands_.out + shards_[sum_].offsets[number()] * element_ : words_.data(),
+          sum_bytes(number(), r)};
+      peer.written += peer.flow.write(0, sum.subspan(peer.written - kWordsBytes));
     }
   }
 
@@ -349,9 +359,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 
   void look() {
     if (phase_ != Phase::summed || !exchange_.settled()) return;
-    const std::size_t own = kWordsBytes + shards_[sum_].counts[number()] * element_;
     if (!all([&](const Peer& p, std::size_t r) {
-          return p.written == own && p.read == kWordsBytes + shards_[sum_].counts[r] * element_;
+          return p.written == kWordsBytes + sum_bytes(number(), r) &&
+                 p.read == kWordsBytes + sum_bytes(r, number());
         }))
       return;
     phase_ = Phase::idle;

@@ -159,6 +159,25 @@ TEST(BoundedSums, AreRightWhereSomeRanksAreTheServers) {
   EXPECT_GT(lost, 0U);
 }
 
+// Who sums is there until those that only send know what was lost: what tells them may be lost as well.
+TEST(BoundedSums, WhoSumsNothingIsAnsweredUntilItKnowsWhatWasLost) {
+  for (const std::size_t count :
+       {std::size_t{1}, std::size_t{5'000}})  // of one element most ranks sum nothing
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      SCOPED_TRACE(testing::Message() << count << " elements, seed " << seed);
+      LossyVectors vectors(4, count);
+      if (count > 1) vectors.servers = {0};
+      SimulationOptions how;
+      how.seed = how.network.seed = seed;
+      how.network.loss.loss = 0.1;
+      Simulation simulation(star(4, kTen), how);
+      BoundedSums sums(simulation, {.p = 0, .servers = vectors.servers, .warm_up = false});
+      sums.run(vectors.operands, count, {.warm_up = 0, .timed = 4}, kNever);
+      vectors.expect_right(sums);
+      if (HasFailure()) return;
+    }
+}
+
 // Sums do not wait behind shards in their own host.
 TEST(BoundedSums, TakeLessTimeWhereFlowsTakeTurns) {
   Picoseconds without = 0;
