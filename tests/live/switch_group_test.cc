@@ -11,9 +11,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "live/aggregation/group_ear.h"
 #include "live/udp/multicast.h"
 #include "protocol/aggregation/result_tally.h"
 #include "served_switch.h"
@@ -153,6 +155,38 @@ TEST_F(SwitchGroup, BringsAResultToAllWorkersAtOnce) {
       }));
       EXPECT_THAT(said, IsEmpty());
     }
+}
+
+// Of two lanes. Somebody brings copies of results by the worker's own address, one in ten: the rest is lost.
+TEST_F(SwitchGroup, IsLostWhateverComesByAWorkersOwnAddress) {
+  const UdpSocket own(UdpAddress("127.0.0.1:0"));
+  GroupEar ear({own_groups() + ":60998"}, own.address(), 2, {}, {});
+  constexpr std::uint32_t kTwoWindows = 2 * protocol::ResultTally::kOf;
+  std::uint16_t number = 0;
+  std::uint32_t missing = 0;
+  const auto next = [&](std::size_t lane) {
+    ++number;
+    if (number % 10 == 0) return ear.result(lane, number, true, false);
+    ++missing;
+    return ear.result(lane, number, false, false);
+  };
+  for (std::uint32_t i = 0; i < 2 * kTwoWindows; ++i) ASSERT_FALSE(next(0)) << "no probe has come";
+  EXPECT_FALSE(ear.probed(0, 1));
+  EXPECT_EQ(ear.probed(1, 1)->what, wire::GroupWord::heard);
+  // It is said again while it goes on: the switch may not have sent there so far, and did not mind.
+  for (int times = 0; times < 2; ++times) {
+    missing = 0;
+    std::optional<wire::SwitchHears> word;
+    while (!word && missing < 2 * kTwoWindows) word = next(1);
+    ASSERT_TRUE(word);
+    EXPECT_EQ(word->what, wire::GroupWord::lost);
+    EXPECT_EQ(word->attempt, 1U);
+    EXPECT_EQ(word->missing, kTwoWindows);
+    EXPECT_EQ(word->of, kTwoWindows);
+    EXPECT_EQ(missing, kTwoWindows);
+  }
+  for (std::uint32_t i = 0; i < 2 * kTwoWindows; ++i)
+    EXPECT_FALSE(ear.result(1, ++number, true, false)) << "as it goes by each worker's own address";
 }
 
 // One in sixteen, of each worker others.

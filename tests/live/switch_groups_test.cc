@@ -79,8 +79,9 @@ TEST(SwitchGroups, SayOnceWhoIsNotReachedAndWhenAllAre) {
     jobs.groups.on_time(jobs.groups.next_time_ns());
     if (attempt == 1)
       probes += fmt::format(
-          "job j7: results go to each worker by itself: none of {} probes to the multicast group "
-          "239.1.2.0:61000 came to workers 0, 1, 2, 4, 5, 6, 7, 8 and 3 more\n",
+          "job j7: results go to each worker by itself: of {} probes to the multicast group 239.1.2.0:61000 "
+          "from each of the switch's threads, workers 0, 1, 2, 4, 5, 6, 7, 8 and 3 more did not say that one "
+          "of each has come\n",
           protocol::ResultGroup::kProbes);
     EXPECT_EQ(jobs.take(), probes);
   }
@@ -89,6 +90,24 @@ TEST(SwitchGroups, SayOnceWhoIsNotReachedAndWhenAllAre) {
   EXPECT_EQ(jobs.take(),
             "probe 3 of 7\nonce 7\njob j7: results go once to the multicast group "
             "239.1.2.0:61000: all of its workers hear it\n");
+}
+
+// Who joins late, and then hears nothing.
+TEST(SwitchGroups, SayAReasonThatHasChanged) {
+  GroupJobs jobs(1);
+  const SwitchJobs::Job two = GroupJobs::job(7, 2);
+  jobs.groups.open(two, 0);
+  jobs.groups.says(two, 0, {GroupWord::joined}, 0);
+  jobs.groups.on_time(jobs.groups.next_time_ns());
+  EXPECT_THAT(jobs.take(), testing::HasSubstr("worker 1 did not say so far that the multicast group"));
+  jobs.groups.says(two, 1, {GroupWord::joined}, 0);
+  jobs.groups.says(two, 0, {GroupWord::heard, 1}, 0);
+  for (int i = 0; i <= protocol::ResultGroup::kProbes; ++i) jobs.groups.on_time(jobs.groups.next_time_ns());
+  EXPECT_THAT(jobs.take(), testing::HasSubstr("worker 1 did not say that one of each has come"));
+  jobs.groups.says(two, 1, {GroupWord::heard, 1}, 0);
+  EXPECT_EQ(jobs.take(),
+            "once 7\njob j7: results go once to the multicast group 239.1.2.0:61000: all of its workers hear "
+            "it\n");
 }
 
 TEST(SwitchGroups, SayHowMuchWasLost) {
@@ -119,6 +138,11 @@ TEST(SwitchGroups, SayWhoHasNotJoinedAndWhoCannot) {
   EXPECT_EQ(jobs.take(),
             "job j7: results go to each worker by itself: workers 0, 2 did not say so far that the multicast "
             "group 239.1.2.0:61000 is joined\n");
+  jobs.groups.says(slow, 2, {GroupWord::cannot, 0, 0, 0, "No such device"}, 1);
+  EXPECT_EQ(jobs.take(),
+            "job j7: results go to each worker by itself: worker 2 cannot join the multicast group "
+            "239.1.2.0:61000: No such device\n")
+      << "another reason than before";
   jobs.groups.open(cannot, 0);
   jobs.take();
   jobs.groups.says(cannot, 0, {GroupWord::cannot, 0, 0, 0, "No such device"}, 1);
@@ -136,6 +160,18 @@ TEST(SwitchGroups, AreNotOfferedWhereTheWayThereIsTooNarrow) {
   EXPECT_EQ(jobs.take(),
             "group 7 239.1.2.0:61000\njob j7: results go to each worker by itself: they are packets of up to "
             "1501 bytes, and the way to the multicast group 239.1.2.0:61000 takes 1500\n");
+  // A job that is opened again is another one of this name: that is said again of another way alone.
+  SwitchJobs::Job again = GroupJobs::job(8, 2);
+  again.name = "j7";
+  for (const std::size_t mtu : {1500U, 1500U, 1400U, 1400U}) {
+    jobs.path.mtu = mtu;
+    again.opened->job += 1;
+    EXPECT_FALSE(jobs.groups.open(again, 0));
+  }
+  EXPECT_EQ(jobs.take(),
+            "group 9 239.1.2.0:61000\ngroup 10 239.1.2.0:61000\ngroup 11 239.1.2.0:61000\njob j7: results go "
+            "to each worker by itself: they are packets of up to 1501 bytes, and the way to the multicast "
+            "group 239.1.2.0:61000 takes 1400\ngroup 12 239.1.2.0:61000\n");
   jobs.path.mtu = 0;  // it is not known
   EXPECT_EQ(jobs.groups.open(GroupJobs::job(8, 2), 0)->at, "239.1.2.0:61000");
 }

@@ -45,7 +45,6 @@ struct AggregationLossWorld::Member : DatagramSink {
   wire::ReplayWindow of_all;
   ResultTally tally;
   std::uint32_t heard = 0;  // the attempt of which it has said so
-  bool lost = false;        // and it has said that of this one
 };
 
 AggregationLossOptions AggregationLossWorld::drawn(std::uint64_t seed) {
@@ -235,8 +234,11 @@ void AggregationLossWorld::bring(Member& member, const wire::DatagramHeader& hea
 void AggregationLossWorld::bring_all(const wire::DatagramHeader& header,
                                      const std::vector<std::byte>& bytes) {
   carry(std::size_t{2} * options_.workers, [this, header, bytes, number = to_all_++] {
-    for (const auto& member : members_)
+    for (const auto& member : members_) {
       if (!deaf(*member)) bring(*member, header, bytes, number, true);
+      if (member->number == 1 && options_.brought > 0 && random_.uniform() < options_.brought)
+        bring(*member, header, bytes, number, false);
+    }
   });
 }
 
@@ -249,19 +251,23 @@ bool AggregationLossWorld::deaf(const Member& member) const {
 void AggregationLossWorld::hear(Member& member, const wire::DatagramHeader& header,
                                 const std::vector<std::byte>& bytes, std::uint64_t number, bool by_group) {
   const bool to_all = (header.flags & wire::kDatagramToAll) != 0;
+  const bool probe = header.type == static_cast<std::uint8_t>(AggregationType::probe);
+  if (probe && !by_group) return;
   if (to_all && member.of_all.look(number) != wire::DatagramRefusal::none) return;
   if (to_all) member.of_all.accept(number);
-  if (header.type == static_cast<std::uint8_t>(AggregationType::probe) && header.own32 > member.heard) {
+  if (probe && header.own32 > member.heard) {
     member.heard = header.own32;
-    member.lost = false;
     member.tally = {};
     say(member, {wire::GroupWord::heard, member.heard});
   }
   if (header.type != static_cast<std::uint8_t>(AggregationType::result) || member.heard == 0) return;
-  if (to_all && !by_group) member.tally = {};
-  if (by_group || !to_all) member.tally.came(wire::number_of_result(bytes), to_all);
-  if (member.tally.too_few() && !std::exchange(member.lost, true))
-    say(member, {wire::GroupWord::lost, member.heard, member.tally.missing(), member.tally.of()});
+  if (to_all && !by_group)
+    member.tally.came_otherwise(wire::number_of_result(bytes));
+  else
+    member.tally.came(wire::number_of_result(bytes), to_all);
+  if (!member.tally.too_few()) return;
+  say(member, {wire::GroupWord::lost, member.heard, member.tally.missing(), member.tally.of()});
+  member.tally = {};
 }
 
 // By its connection, which loses nothing.

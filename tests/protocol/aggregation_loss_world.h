@@ -48,6 +48,7 @@ struct AggregationLossOptions {
   // it never joins. Until this one, when the group brings it all again.
   bool multicast = false;
   std::uint32_t deaf_from = 0xffffffff, hears_from = 0xffffffff;
+  double brought = 0;  // of results to all by the group: somebody brings worker 1 a copy by its own way
   ResultGroupTimes times = {};
   bool traced = false;
 };

@@ -77,8 +77,6 @@ TEST(ResultGroup, RestsWhereOneNeverHearsAnythingAndIsTriedAgain) {
   EXPECT_FALSE(group.was_used());
   EXPECT_EQ(group.why(), ResultGroup::Why::not_heard);
   EXPECT_THAT(group.deaf(), ElementsAre(0, 1, 3));
-  for (std::size_t w = 0; w < 4; ++w) group.says(w, heard(1), now);
-  EXPECT_FALSE(group.by_group()) << "it rests";
   // Twice as long each time, up to the longest.
   for (std::int64_t rest = kUsual.rest_ns, i = 0; i < 8;
        ++i, rest = std::min(2 * rest, kUsual.longest_rest_ns)) {
@@ -90,6 +88,27 @@ TEST(ResultGroup, RestsWhereOneNeverHearsAnythingAndIsTriedAgain) {
   EXPECT_TRUE(group.probe(group.next_time_ns()));
   for (std::size_t w = 0; w < 4; ++w) group.says(w, heard(group.attempt()), now);
   EXPECT_TRUE(group.by_group());
+}
+
+TEST(ResultGroup, WhoSaysLateThatAProbeHasComeIsHeard) {
+  ResultGroup group(3, 0);
+  for (std::size_t w = 0; w < 3; ++w) group.says(w, {GroupWord::joined}, 0);
+  group.says(2, heard(1), 0);
+  const std::int64_t now = probe_in_vain(group);
+  group.says(1, heard(1), now);
+  EXPECT_EQ(group.state(), State::off);
+  EXPECT_THAT(group.deaf(), ElementsAre(0));
+  EXPECT_EQ(group.next_time_ns(), now + kUsual.rest_ns) << "it rests";
+  group.says(0, heard(0), now);
+  EXPECT_FALSE(group.by_group()) << "that was no probe of this attempt";
+  group.says(0, heard(1), now);
+  EXPECT_TRUE(group.by_group());
+  EXPECT_EQ(group.next_time_ns(), kNoProbe);
+  // Of what was lost all had heard before.
+  group.says(1, lost(1), now);
+  for (std::size_t w = 0; w < 3; ++w) group.says(w, heard(1), now);
+  EXPECT_EQ(group.state(), State::off);
+  EXPECT_THAT(group.deaf(), ElementsAre(1));
 }
 
 TEST(ResultGroup, IsOffForGoodWhereAHostDoesNotJoinIt) {
@@ -205,6 +224,29 @@ TEST(ResultTally, OneStallIsNotTooFew) {
   }
 }
 
+// Sent to all, and come by another way: as long as nothing goes to the group, or somebody brings some.
+TEST(ResultTally, WhatComesOtherwiseHasNeitherComeNorIsItMissing) {
+  ResultTally not_sent, brought, all_brought, lost_otherwise;
+  std::uint16_t number = 65'000;
+  for (std::uint32_t i = 0; i < 5000; ++i, ++number) {
+    // One in fifty is lost, and sent again to us alone.
+    if (i % 50 != 7) not_sent.came_otherwise(number);
+    if (i % 50 == 9) not_sent.came(static_cast<std::uint16_t>(number - 2), false);
+    EXPECT_FALSE(not_sent.too_few()) << i;
+    all_brought.came_otherwise(number);
+    // Of every ten one is brought, and nine are lost.
+    if (i % 10 == 0)
+      brought.came_otherwise(number);
+    else
+      brought.came(number, false);
+    EXPECT_EQ(brought.too_few(), brought.of() >= 2 * ResultTally::kOf) << i;
+    if (i % 10 == 0) lost_otherwise.came_otherwise(number);
+  }
+  EXPECT_FALSE(all_brought.too_few());
+  EXPECT_TRUE(brought.too_few());
+  EXPECT_TRUE(lost_otherwise.too_few());
+}
+
 AggregationLossOptions by_multicast(std::uint64_t seed) {
   AggregationLossOptions o = AggregationLossWorld::drawn(seed);
   o.multicast = true;
@@ -296,6 +338,21 @@ TEST(ResultGroup, IsLeftWhereOneHearsNothingAnyMore) {
   EXPECT_TRUE(world.group().was_used());
   EXPECT_THAT(world.group().deaf(), ElementsAre(1));
   EXPECT_GT(world.counters().multicast, 0U);
+  EXPECT_LT(world.counters().repeated, world.counters().rounds / 4) << "the rest came to it unasked";
+}
+
+// Whoever brings worker 1 some of what was sent to the group does not bring the rest.
+TEST(ResultGroup, IsLeftWhereOneHearsNothingAndIsBroughtSomeByItsOwnAddress) {
+  AggregationLossOptions o = quiet_sums();
+  o.operations = 60;
+  o.deaf_from = 3;
+  o.brought = 0.1;
+  AggregationLossWorld world(o);
+  world.run();
+  EXPECT_THAT(world.problems(), IsEmpty());
+  EXPECT_EQ(world.group().state(), State::off);
+  EXPECT_EQ(world.group().why(), ResultGroup::Why::lost);
+  EXPECT_THAT(world.group().deaf(), ElementsAre(1));
   EXPECT_LT(world.counters().repeated, world.counters().rounds / 4) << "the rest came to it unasked";
 }
 

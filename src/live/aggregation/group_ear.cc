@@ -38,7 +38,6 @@ std::optional<wire::SwitchHears> GroupEar::probed(std::size_t lane, std::uint32_
   if (attempt < attempt_) return std::nullopt;
   if (attempt > attempt_) {
     attempt_ = attempt;
-    lost_ = false;
     lanes_.assign(lanes_.size(), Lane());
   }
   if (std::exchange(lanes_[lane].probed, true) || !heard()) return std::nullopt;
@@ -47,16 +46,15 @@ std::optional<wire::SwitchHears> GroupEar::probed(std::size_t lane, std::uint32_
 
 std::optional<wire::SwitchHears> GroupEar::result(std::size_t lane, std::uint16_t number, bool to_all,
                                                   bool by_group) {
-  if (lost_ || !heard()) return std::nullopt;
+  if (!heard()) return std::nullopt;
   protocol::ResultTally& tally = lanes_[lane].tally;
-  if (to_all && !by_group) {
-    tally = {};
-    return std::nullopt;
-  }
-  tally.came(number, to_all);
+  if (to_all && !by_group)
+    tally.came_otherwise(number);
+  else
+    tally.came(number, to_all);
   if (!tally.too_few()) return std::nullopt;
-  lost_ = true;
-  return wire::SwitchHears{wire::GroupWord::lost, attempt_, tally.missing(), tally.of()};
+  const protocol::ResultTally full = std::exchange(tally, {});
+  return wire::SwitchHears{wire::GroupWord::lost, attempt_, full.missing(), full.of()};
 }
 
 }  // namespace talweg::live

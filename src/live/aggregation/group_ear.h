@@ -38,8 +38,9 @@ class GroupEar {
   // of an earlier attempt is forgotten.
   std::optional<wire::SwitchHears> probed(std::size_t lane, std::uint32_t attempt);
   // A result of this lane, sound and not seen before, has come, by the group or by this worker's own address:
-  // as it was sent to all, or again to this worker alone. Once too few come that were sent to the group: they
-  // are lost. What was sent to all came by an own address: results do not go to the group then.
+  // as it was sent to all, or again to this worker alone. Whenever too few have come that were sent to the
+  // group: they are lost, which a switch that does not send there does not mind. Whoever brings what was sent
+  // to all by an own address does not bring what is missing.
   std::optional<wire::SwitchHears> result(std::size_t lane, std::uint16_t number, bool to_all, bool by_group);
 
  private:
@@ -53,7 +54,6 @@ class GroupEar {
   UdpReceiver receiver_;
   std::vector<Lane> lanes_;
   std::uint32_t attempt_ = 0;
-  bool lost_ = false;  // and this was said
 };
 
 }  // namespace talweg::live

@@ -91,16 +91,22 @@ std::optional<wire::SwitchGroup> SwitchGroups::open(const SwitchJobs::Job& job, 
   const std::uint32_t number = job.opened->job;
   const SwitchThread::GroupPath path = hooks_.set_group(number, at(place));
   if (path.mtu > 0 && path.mtu < path.needed) {
-    if (hooks_.say)
-      hooks_.say(
-          fmt::format("job {}: results go to each worker by itself: they are packets of up to {} bytes, and "
-                      "the way to the "
-                      "multicast group {} takes {}",
-                      job.name, path.needed, to_string(at(place)), path.mtu));
+    say_narrow(job.name, path, place);
     return std::nullopt;
   }
   groups_.insert_or_assign(number, Group{place, job.name, protocol::ResultGroup(job.workers.size(), now_ns)});
   return wire::SwitchGroup{to_string(at(place))};
+}
+
+void SwitchGroups::say_narrow(const std::string& job, const SwitchThread::GroupPath& path,
+                              std::size_t place) {
+  if (narrow_.size() >= kMostGroups) narrow_.clear();
+  const std::pair now{path.needed, path.mtu};
+  if (std::exchange(narrow_[job], now) == now || !hooks_.say) return;
+  hooks_.say(
+      fmt::format("job {}: results go to each worker by itself: they are packets of up to {} bytes, and the "
+                  "way to the multicast group {} takes {}",
+                  job, path.needed, to_string(at(place)), path.mtu));
 }
 
 void SwitchGroups::says(const SwitchJobs::Job& job, std::uint16_t worker, const wire::SwitchHears& word,
@@ -143,11 +149,13 @@ void SwitchGroups::look(std::uint32_t job, Group& group) {
   if (group.used != group.results.by_group()) {
     group.used = group.results.by_group();
     hooks_.send_by_group(job, group.used);
-    if (group.used && std::exchange(group.said, false) && hooks_.say)
+    if (group.used && std::exchange(group.said, std::nullopt) && hooks_.say)
       hooks_.say(fmt::format("job {}: results go once to the multicast group {}: all of its workers hear it",
                              group.job, to_string(at(group.place))));
   }
-  if (state == State::off && !std::exchange(group.said, true) && hooks_.say) hooks_.say(why_off(group));
+  if (state != State::off) return;
+  const auto why = group.results.why();
+  if (std::exchange(group.said, why) != why && hooks_.say) hooks_.say(why_off(group));
 }
 
 std::string SwitchGroups::why_off(const Group& group) const {
@@ -179,7 +187,8 @@ std::string SwitchGroups::why_off(const Group& group) const {
       break;
   }
   return fmt::format(
-      "job {}: results go to each worker by itself: none of {} probes to the multicast group {} came to {}",
+      "job {}: results go to each worker by itself: of {} probes to the multicast group {} from each of the "
+      "switch's threads, {} did not say that one of each has come",
       group.job, protocol::ResultGroup::kProbes, at, who);
 }
 

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "live/aggregation/switch_jobs.h"
 #include "live/aggregation/switch_thread.h"
@@ -46,7 +47,8 @@ class SwitchGroups {
     std::function<SwitchThread::GroupPath(std::uint32_t job, const UdpAddress& group)> set_group;
     std::function<void(std::uint32_t job, std::uint32_t attempt)> probe;
     std::function<void(std::uint32_t job, bool by_group)> send_by_group;
-    // For people, a line for each time that results go another way than before, and why; empty: nobody.
+    // For people, a line for each time that results go another way than before or for another reason, and
+    // why; empty: nobody.
     std::function<void(const std::string&)> say;
   };
   // `most`: kMostGroups at most.
@@ -71,17 +73,21 @@ class SwitchGroups {
     std::size_t place;  // among all
     std::string job;
     protocol::ResultGroup results;
-    bool used = false;  // the threads have been told to
-    bool said = false;  // people: why it is not
+    bool used = false;                                    // the threads have been told to
+    std::optional<protocol::ResultGroup::Why> said = {};  // people: why it is not
   };
   UdpAddress at(std::size_t place) const;
   void look(std::uint32_t job, Group& group);
+  void say_narrow(const std::string& job, const SwitchThread::GroupPath& path, std::size_t place);
   std::string why_off(const Group& group) const;
 
   const UdpAddress first_;
   const std::size_t most_;
   const Hooks hooks_;
   std::map<std::uint32_t, Group> groups_;  // by the job's number
+  // By jobs' names: of which it was said that the way is too narrow, and for which packets. A job may be
+  // joined again and again.
+  std::map<std::string, std::pair<std::size_t, std::size_t>> narrow_;
 };
 
 }  // namespace talweg::live

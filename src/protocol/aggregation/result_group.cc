@@ -58,8 +58,9 @@ void ResultGroup::says(std::size_t worker, const wire::SwitchHears& word, std::i
   } else if (word.attempt != attempt_) {
     return;
   } else if (word.what == GroupWord::heard) {
-    if (state_ != State::probing) return;
+    if (state_ != State::probing && !(state_ == State::off && why_ == Why::not_heard)) return;
     said_[worker] = Said::heard;
+    std::erase(deaf_, worker);
     if (!all(Said::heard)) return;
     state_ = State::by_group;
     was_used_ = true;

@@ -11,7 +11,8 @@
 // than until one says that too much does not come. Then, and where probes do not come, it rests, and is tried
 // again: what was lost may have been a network's that was changed for a while. Each rest is twice as long as
 // the one before it, up to the longest; after the group has served for longer than that, rests are short
-// again. It is off for good where a worker's host does not join it.
+// again. Who says late that the last probe has come is heard, too: then it does not rest. It is off for good
+// where a worker's host does not join it.
 //
 // Pure: no socket, no clock, no thread.
 #pragma once
