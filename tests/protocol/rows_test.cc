@@ -110,6 +110,41 @@ TEST(RowSums, OfPartsThatAreNoWholeRowsAreNone) {
   }
 }
 
+// Among so many whole rows that they are put in order digit by digit.
+TEST(RowSums, OfVeryManyPartsThatAreNoWholeRowsAreNone) {
+  constexpr std::uint64_t kWhole = 3000;  // of two units; the keys are 0, 5, 10, ...
+  const auto finished = [&](const std::vector<std::uint64_t>& others) {
+    RowSums sums;
+    sums.reset(kF32, {2, 1}, 2);
+    for (std::uint64_t row = kWhole; row-- > 0;)
+      for (const std::uint64_t unit : {10 * row + 1, 10 * row}) add(sums, unit, {static_cast<float>(unit)});
+    for (const std::uint64_t unit : others) add(sums, unit, {1});
+    return sums.finish();
+  };
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
+  for (const std::vector<std::uint64_t>& units :
+       std::vector<std::vector<std::uint64_t>>{{4},
+                                               {5},
+                                               {0},
+                                               {1},
+                                               {0, 1},
+                                               {1000, 1001},
+                                               {3, 4},
+                                               {4, 4},
+                                               {kFar},
+                                               {kFar, kFar},
+                                               {kFar + 1, kFar + 2}})
+    EXPECT_FALSE(finished(units)) << testing::PrintToString(units);
+  const auto summed = finished({kFar + 1, 4, kFar, 5});
+  ASSERT_TRUE(summed);
+  ASSERT_EQ(summed->keys.size(), kWhole + 2);
+  EXPECT_EQ(summed->keys[1], 2);
+  EXPECT_EQ(summed->keys[2], 5);
+  EXPECT_EQ(summed->keys.back(), std::int64_t{1} << 31);
+  const std::vector<float> values = floats(*summed, 2 * kWhole);
+  EXPECT_THAT(std::vector<float>(values.begin() + 4, values.begin() + 6), ElementsAre(10, 11));
+}
+
 TEST(RowSums, AreRightBeyondOneChunk) {
   RowSums sums;
   constexpr std::size_t kRows = 10'000, kWidth = 64;
@@ -176,6 +211,30 @@ TEST(OwnRows, AreEachInOneColumnOfOneLane) {
   }
 }
 
+// The same memory for keys and values, as of a caller that fills its buffers anew for each sum.
+TEST(OwnRows, AreDealtOutAnewForEachSum) {
+  std::vector<std::int64_t> keys{0, 1, 2, 3};
+  RowSums sums;
+  Rows rows;
+  rows.keys = keys;
+  rows.limit = 100;
+  rows.sums = &sums;
+  const auto unit_in_column_1 = [&] {
+    OwnRows own;
+    own.reset(rows, {1, 1}, {1, 1, 50}, 0);
+    return own.places(1).empty() ? std::uint64_t{0} : own.unit_at(own.places(1)[0]);
+  };
+  sums.reset(kF32, {1, 1}, 1);
+  EXPECT_EQ(unit_in_column_1(), 1U);
+  EXPECT_TRUE(sums.finish());
+  keys = {40, 51, 62, 73};
+  ASSERT_EQ(keys.data(), rows.keys.data());
+  EXPECT_EQ(unit_in_column_1(), 51U);
+  keys = {2, 3, 4, 5};
+  sums.reset(kF32, {1, 1}, 1);  // the one before has failed
+  EXPECT_EQ(unit_in_column_1(), 0U);
+}
+
 // Workers of a job of one lane, and a switch that loses nothing.
 class RowsWorld {
  public:
@@ -220,6 +279,8 @@ class RowsWorld {
               {static_cast<int>(peer.host), action.header, {action.payload.begin(), action.payload.end()}});
     }
     for (const auto& worker : workers_) EXPECT_TRUE(worker->done());
+    for (const RowSums& own : sums_)
+      EXPECT_LE(own.dealt().use_count(), 1) << "its worker keeps nothing of it";
   }
   AggregationWorker& worker(std::size_t w) { return *workers_[w]; }
   RowSums& sums(std::size_t w) { return sums_[w]; }

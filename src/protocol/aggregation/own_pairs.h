@@ -35,6 +35,7 @@ class OwnPairs {
 
   // `sum.block` and `sum.sparse` say nothing here but how many pairs an entry has room for.
   void reset(const Sum& sum, std::uint64_t columns);
+  void let_go() { rows_.let_go(); }  // as OwnRows
 
   std::uint64_t keys(std::uint64_t column) const;
   // The round goes on at this key, which is no further than the last next one. Returns the first own key that

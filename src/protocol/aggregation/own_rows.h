@@ -50,6 +50,9 @@ class OwnRows {
   // The lanes of a sum share what the first of them has dealt out, by rows.sums, where that is not null.
   void reset(const Rows& rows, RowUnits units, const DealtRows::Deal& deal, std::uint16_t lane);
 
+  // What it keeps of a sum that has ended.
+  void let_go() { dealt_.reset(); }
+
   const RowUnits& units() const { return dealt_->units(); }
   // This worker's of the column, ascending: for unit_at() and elements_at().
   std::span<const std::uint64_t> places(std::uint64_t column) const { return dealt_->places(lane_, column); }

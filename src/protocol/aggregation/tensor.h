@@ -92,6 +92,8 @@ class SummedTensor {
   // are dealt out in turn.
   void reset(const Sum& sum, std::uint32_t workers, std::uint64_t seed = 0, std::uint64_t columns = 1);
 
+  void let_go() { rows_.let_go(); }  // as OwnRows
+
   const Sum& sum() const { return sum_; }
   std::uint64_t blocks() const { return blocks_; }  // of its lane, by whose numbers all others are
   std::uint16_t count_of(std::uint64_t block) const;

@@ -135,7 +135,14 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     ++open_;
   }
   for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < used; ++slot) send_chosen(slot, now_ns);
-  if (open_ == 0) next_ns_ = kNeverTime;
+  if (open_ == 0) end();
+}
+
+// The sum is done: its rows are its owner's again.
+void AggregationWorker::end() {
+  next_ns_ = kNeverTime;
+  tensor_.let_go();
+  pairs_.let_go();
 }
 
 // Of a sum by rows no more than its rows are worth, in whole slots. All workers find the same.
@@ -292,7 +299,7 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
       if (open_ > 0) ask_for(lost);
     });
   if (open_ == 0)
-    next_ns_ = kNeverTime;
+    end();
   else
     wake_at(quiet_ns_);
 }

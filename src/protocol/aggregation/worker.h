@@ -158,6 +158,7 @@ class AggregationWorker {
   void note_losses(std::uint64_t block, const wire::AggregationEntry& entry, std::span<const std::byte> data,
                    bool own) const;
   void fill(Column& column, std::size_t index, wire::AggregationEntry& entry);
+  void end();
   bool by_pairs() const { return tensor_.sum().format == wire::AggregationFormat::pairs; }
   bool sound(const Column& column, const wire::AggregationEntry& entry,
              std::span<const std::byte> data) const;
