@@ -43,7 +43,10 @@ struct RowsCall {
 
 // Blocks. All ranks of the group call it in the same order as its other calls, and start no other one before
 // it has returned: it is several of them. Throws Error: invalid_argument (keys out of order or range),
-// mismatch (on all ranks, where they do not agree), and as Group's calls do.
+// mismatch (on all ranks, where they do not agree), and as Group's calls do. Where another thread of this
+// rank has called it before, and that call does not end within this one's time, it throws timeout: nothing of
+// it has been said to other ranks, whose calls wait until this rank makes it again, or their own time is
+// over.
 SparseRows all_reduce_rows(Group& group, const RowsCall& call);
 
 }  // namespace talweg

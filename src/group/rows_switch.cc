@@ -99,12 +99,12 @@ void RowsSwitch::line_up(const RowsCall& call, RowWords& words) {
   try {
     if (streams_ == nullptr || !format_of(call)) return;
     const Prices now = streams_->always() ? Prices{} : prices();
+    if (!streams_->always() && !merging_) merging_ = measure_merging(static_cast<std::size_t>(group_.size()));
     sum_ = streams_->line_up(false);
     if (sum_ == nullptr) return;
     words.in_line = std::uint64_t{1} << 63 | sum_->life;  // never 0
     words.prices = std::uint64_t{std::bit_cast<std::uint32_t>(now.words)} << 32 |
                    std::bit_cast<std::uint32_t>(now.per_byte);
-    if (!streams_->always() && !merging_) merging_ = measure_merging(static_cast<std::size_t>(group_.size()));
     words.merging = merging_ ? std::bit_cast<std::uint64_t>(*merging_) : 0;
     words.links = std::bit_cast<std::uint32_t>(now.on_links);
     words.learnt = std::bit_cast<std::uint32_t>(learnt(call));
@@ -230,8 +230,10 @@ std::optional<SumForm> RowsSwitch::choose(const RowsCall& call, std::span<const 
     trees.merging.per_row = std::max(trees.merging.per_row, merging.per_row);
     trees.merging.per_byte = std::max(trees.merging.per_byte, merging.per_byte);
   }
-  const double by_trees = seconds_by_trees(trees, static_cast<double>(in_all), call.width * element);
-  return std::min(blocks, pairs) + trees.words < by_trees ? std::optional(quickest) : std::nullopt;
+  const double by_switch = protocol::rounded(std::min(blocks, pairs) + trees.words);
+  const double by_trees =
+      protocol::rounded(seconds_by_trees(trees, static_cast<double>(in_all), call.width * element));
+  return by_switch < by_trees ? std::optional(quickest) : std::nullopt;
 }
 
 }  // namespace talweg::group
