@@ -31,7 +31,7 @@
 
 namespace talweg::wire {
 
-inline constexpr std::uint16_t kProtocolVersion = 16;
+inline constexpr std::uint16_t kProtocolVersion = 17;
 
 inline constexpr std::size_t kHelloBytes = 96;
 inline constexpr std::size_t kChallengeBytes = 72;
