@@ -142,9 +142,8 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
     refuse("send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
   check_root(options, ranks);
 
-  auto cases = perf_cases(options, ranks);
-  if (of_rows.width > 0)
-    for (PerfCase& c : cases) c = whole_rows(of_rows, c);
+  const std::vector<PerfCase> cases =
+      of_rows.width > 0 ? rows_cases(of_rows, options, ranks) : perf_cases(options, ranks);
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   std::optional<live::SwitchClient> client;

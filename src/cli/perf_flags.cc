@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/units.h"
@@ -165,26 +166,40 @@ study::SwitchPerfOptions PerfFlags::switched() const {
   how.sparse.run = raw.run;
   how.sparse.overlap = parse_overlap(raw.overlap);
   how.sparse.form = parse_sparse_form(raw.sparse_as);
-  const bool some_sparse = (raw.rows == 0 && (!raw.density.empty() || !raw.overlap.empty())) ||
-                           !raw.sparse_as.empty() || raw.run > 0;
+  const bool some_sparse = raw.rows == 0 && (!raw.density.empty() || !raw.overlap.empty() ||
+                                             !raw.sparse_as.empty() || raw.run > 0);
+  if (raw.rows > 0) refuse_beside_rows();
   if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || some_sparse ||
                               raw.exact || raw.ordered || raw.block > 0 || !raw.switch_format.empty()))
     refuse(
         "--switch-job, --switch-block, --switch-format, --sparse-density, --sparse-run, --sparse-as, "
-        "--overlap, --exact and "
-        "--ordered are about sums of a switch: which --switch?{}",
-        raw.rows > 0 ? " Rows go by that of TALWEG_SWITCH, and have --sparse-density and --overlap" : "");
+        "--overlap, --exact and --ordered are about sums of a switch: which --switch?");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
+}
+
+void PerfFlags::refuse_beside_rows() const {
+  const Raw& raw = *raw_;
+  if (!raw.switch_address.empty())
+    refuse(
+        "--sparse-rows: rows go by the group's own switch, which TALWEG_SWITCH names: expected no --switch");
+  if (!raw.sim.empty()) refuse("--sparse-rows: there are no sums of rows in --sim");
+  for (const auto& [flag, given] :
+       {std::pair{"--switch-job", !raw.switch_job.empty()},
+        std::pair{"--switch-key-file", !raw.switch_key.empty()}, std::pair{"--switch-block", raw.block > 0},
+        std::pair{"--switch-format", !raw.switch_format.empty()}, std::pair{"--sparse-run", raw.run > 0},
+        std::pair{"--sparse-as", !raw.sparse_as.empty()}, std::pair{"--exact", raw.exact},
+        std::pair{"--ordered", raw.ordered}})
+    if (given)
+      refuse(
+          "--sparse-rows: expected no {}: rows go by the group's own switch, of which TALWEG_SWITCH and its "
+          "settings say all",
+          flag);
 }
 
 study::RowsPerfOptions PerfFlags::rows() const {
   const Raw& raw = *raw_;
   if (raw.rows == 0) return {};
-  if (!raw.switch_address.empty())
-    refuse(
-        "--sparse-rows: rows go by the group's own switch, which TALWEG_SWITCH names: expected no --switch");
-  if (!raw.sim.empty()) refuse("--sparse-rows: there are no sums of rows in --sim");
   const SwitchPerfOptions how = switched();
   return {raw.rows, how.sparse};
 }

@@ -27,6 +27,8 @@ class PerfFlags {
   study::RowsPerfOptions rows() const;
 
  private:
+  void refuse_beside_rows() const;
+
   struct Raw {
     std::string collective, op, bytes, min_bytes, max_bytes, step_bytes = "1M";
     int step_factor = 0;

@@ -92,16 +92,27 @@ void check_rows_perf(const RowsPerfOptions& how, const PerfOptions& perf, int ra
   if (perf.blocking == Blocking::enqueue) refuse("--sparse-rows: -z must not be 0: a call blocks");
   if (perf.misaligned) refuse("--sparse-rows: -u has no meaning for it");
   if (perf.may_lose) refuse("--sparse-rows: nothing may be lost of rows: expected no --may-lose");
-  check_sparse(how.sparse, perf.types, ranks);
+  const double density = how.sparse.density;
+  if (how.sparse.overlap == Overlap::none && density * ranks > 1)
+    refuse(
+        "--overlap none: {} ranks cannot have {} rows each and none in common: expected --sparse-density, up "
+        "to 1/{}",
+        ranks, density < 1 ? fmt::format("{} of all", density) : "all", ranks);
+  rows_cases(how, perf, ranks);
 }
 
-PerfCase whole_rows(const RowsPerfOptions& how, const PerfCase& c) {
-  if (c.count < how.width)
-    refuse("--sparse-rows {}: {} bytes hold no such row of {}", how.width, vector_bytes(c),
-           table_name(c.type));
-  PerfCase whole = c;
-  whole.count -= c.count % how.width;
-  return whole;
+std::vector<PerfCase> rows_cases(const RowsPerfOptions& how, const PerfOptions& perf, int ranks) {
+  std::vector<PerfCase> cases;
+  const std::vector<PerfCase> all = perf_cases(perf, ranks);
+  for (PerfCase c : all) {
+    c.count -= c.count % how.width;
+    const bool again = !cases.empty() && cases.back().type == c.type && cases.back().count == c.count;
+    if (c.count > 0 && !again) cases.push_back(c);
+  }
+  if (cases.empty())
+    refuse("--sparse-rows {}: {} bytes hold no such row of {}", how.width, vector_bytes(all.back()),
+           table_name(all.back().type));
+  return cases;
 }
 
 std::string describe_rows(const RowsPerfOptions& how, int ranks) {
@@ -135,7 +146,13 @@ Timing measure_rows(Group& group, const PerfCase& c, const PerfOptions& options,
         throw_error(ErrorCode::timeout, "all_reduce of {} bytes in rows took longer than the {} ms of -T",
                     vector_bytes(c), options.timeout.count());
     }
-    return all_reduce_rows(group, call);
+    try {
+      return all_reduce_rows(group, call);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::timeout || options.timeout.count() == 0) throw;
+      throw_error(ErrorCode::timeout, "all_reduce of {} bytes in rows took longer than the {} ms of -T: {}",
+                  vector_bytes(c), options.timeout.count(), e.what());
+    }
   };
   for (int i = 0; i < options.warmup; ++i) run();
   group.barrier();

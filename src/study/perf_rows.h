@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "study/perf_options.h"
 #include "study/perf_table.h"
@@ -19,11 +20,12 @@ struct RowsPerfOptions {
 };
 
 // Throws Error{invalid_argument} that names the flag for what such sums do not do: they are all-reduces that
-// sum, one call at a time.
+// sum, one call at a time, of sizes of which some hold a row.
 void check_rows_perf(const RowsPerfOptions& options, const PerfOptions& perf, int ranks);
 
-// Of a line's elements as many as are whole rows. Throws Error{invalid_argument} where there is none.
-PerfCase whole_rows(const RowsPerfOptions& options, const PerfCase& c);
+// As perf_cases(), of each line's elements as many as are whole rows: lines that hold none are left out, and
+// of those that are the same one is left. Throws Error{invalid_argument} when none is left.
+std::vector<PerfCase> rows_cases(const RowsPerfOptions& options, const PerfOptions& perf, int ranks);
 
 // "rows of 64 elements: 0.1 of them on each rank, overlap random: 0.271 on any"
 std::string describe_rows(const RowsPerfOptions& options, int ranks);
