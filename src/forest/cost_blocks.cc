@@ -211,10 +211,10 @@ int CostModel::meeting_senders(const Forest& forest) const {
     bytes += tree.slice.count * forest.request.element_size;
   }
   if (blocks == 0) return parameters_.incast_most;
-  std::int64_t wire = 0;
-  for (const std::int64_t its : look_ahead(forest.request, cluster_, routes_).wires)
-    wire = std::max(wire, its);
-  if (wire == kNobodyWaits) return parameters_.incast_most;
+  const LookAhead ahead = look_ahead(forest.request, cluster_, routes_);
+  const std::int64_t wire = std::ranges::max(ahead.wires);
+  // Where some are quicker they meet at slow ones, however few blocks each is ahead.
+  if (wire == kNobodyWaits || !ahead.alike) return parameters_.incast_most;
   const std::int64_t block = bytes / blocks;
   int meeting = static_cast<int>(kLeastAhead);
   while (meeting < parameters_.incast_most && !fills_exchange(meeting * block, block, wire, kAheadBytes))

@@ -1,6 +1,7 @@
 #include "forest/look_ahead.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "forest/cost.h"
 #include "forest/flow_control.h"
@@ -27,7 +28,24 @@ bool pairs_have_links(NodeId rank, int ranks, const cluster::Cluster& network,
   return true;
 }
 
-// The most that the rank's ways hold.
+// A quick host that is ahead as far as its own ways hold meets others at slow ones: only where none is
+// quicker than another by more than this are ways kept full.
+constexpr double kWaysAlike = 1.25;
+
+bool ways_are_alike(int ranks, const cluster::Routes& routes) {
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (NodeId from = 0; from < ranks; ++from) {
+    for (NodeId to = 0; to < ranks; ++to) {
+      if (from == to) continue;
+      const double rate = routes.rate(from, to).bytes_per_second();
+      least = std::min(least, rate);
+      most = std::max(most, rate);
+    }
+  }
+  return most <= kWaysAlike * least;
+}
+
+// The most that the rank's ways hold, where all ways are alike.
 std::int64_t wire_of(NodeId rank, int ranks, const cluster::Routes& routes) {
   std::int64_t wire = 0;
   for (NodeId to = 0; to < ranks; ++to)
@@ -42,15 +60,19 @@ std::int64_t wire_of(NodeId rank, int ranks, const cluster::Routes& routes) {
 
 std::int64_t exchange_wire(NodeId rank, int ranks, const cluster::Cluster& network,
                            const cluster::Routes& routes) {
-  return pairs_have_links(rank, ranks, network, routes) ? kNobodyWaits : wire_of(rank, ranks, routes);
+  if (pairs_have_links(rank, ranks, network, routes)) return kNobodyWaits;
+  return ways_are_alike(ranks, routes) ? wire_of(rank, ranks, routes) : 0;
 }
 
 LookAhead look_ahead(const Request& request, const cluster::Cluster& network, const cluster::Routes& routes) {
   LookAhead ahead{.lanes = lanes_of(request, network, routes)};
   if (request.op != Collective::all_to_all) return ahead;
   const bool nobody_waits = pairs_have_links(0, request.ranks, network, routes);
+  ahead.alike = ways_are_alike(request.ranks, routes);
   for (NodeId rank = 0; rank < request.ranks; ++rank)
-    ahead.wires.push_back(nobody_waits ? kNobodyWaits : wire_of(rank, request.ranks, routes));
+    ahead.wires.push_back(nobody_waits  ? kNobodyWaits
+                          : ahead.alike ? wire_of(rank, request.ranks, routes)
+                                        : 0);
   return ahead;
 }
 

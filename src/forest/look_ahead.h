@@ -3,9 +3,10 @@
 //   const LookAhead ahead = look_ahead(request, network, routes);  // of all ranks
 //
 // Of a scatter its source's lanes (block_turns.h). Of an all-to-all, for each rank, the most that one of its
-// ways carries in a round trip: a rank that has sent as much and kAheadBytes more sends on when it has
-// received what others sent at the same time. Where each pair has a link of its own nobody waits: turns would
-// have links idle, and no two blocks meet in a queue.
+// ways carries in a round trip, if all ranks' ways are about as quick as each other, or else nothing: a rank
+// that has sent as much and kAheadBytes more sends on when it has received what others sent at the same time.
+// Where each pair has a link of its own nobody waits: turns would have links idle, and no two blocks meet in
+// a queue.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ inline constexpr std::int64_t kNobodyWaits = std::numeric_limits<std::int64_t>::
 struct LookAhead {
   BlockLanes lanes{};                 // none but of a scatter
   std::vector<std::int64_t> wires{};  // by rank; none but of an all-to-all
+  bool alike = false;                 // of an all-to-all: all ways are about as quick
   bool operator==(const LookAhead&) const = default;
 };
 

@@ -25,7 +25,6 @@ LookAhead ahead_in(const cluster::Cluster& network, Collective op) {
 
 TEST(LookAhead, OfAnExchangeIsTheMostThatAWayOfTheRankHoldsInARoundTrip) {
   auto star = cluster::uniform_star(4, {1e9}, {1'000'000});
-  star.links[0].capacity = {2e8};       // from rank 0
   star.links[2].latency = {2'000'000};  // from rank 1, or to where others wait
   const LookAhead ahead = ahead_in(star, Collective::all_to_all);
   ASSERT_EQ(ahead.wires.size(), 4U);
@@ -41,8 +40,17 @@ TEST(LookAhead, OfAnExchangeIsTheMostThatAWayOfTheRankHoldsInARoundTrip) {
     EXPECT_EQ(ahead.wires[static_cast<std::size_t>(rank)], most) << rank;
   }
   EXPECT_EQ(ahead.wires[3], 625'000) << "1 Gbit/s for 5 ms";
-  EXPECT_EQ(ahead.wires[0], 125'000) << "200 Mbit/s for 5 ms";
+  EXPECT_EQ(ahead.wires[0], 625'000);
   EXPECT_TRUE(ahead.lanes.lanes.empty());
+}
+
+TEST(LookAhead, WhereSomeAreQuickerNoWayIsKeptFull) {
+  auto star = cluster::uniform_star(4, {1e9}, {1'000'000});
+  star.links[0].capacity = {0.8e9};  // from rank 0
+  EXPECT_THAT(ahead_in(star, Collective::all_to_all).wires, ElementsAre(400'000, 500'000, 500'000, 500'000));
+  star.links[0].capacity = {0.79e9};
+  EXPECT_THAT(ahead_in(star, Collective::all_to_all).wires, Each(0));
+  for (NodeId rank = 0; rank < 4; ++rank) EXPECT_EQ(exchange_wire(rank, 4, star, cluster::Routes(star)), 0);
 }
 
 TEST(LookAhead, WhereEachPairHasALinkNobodyWaits) {
