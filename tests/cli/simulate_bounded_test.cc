@@ -102,7 +102,7 @@ TEST(SimulateBounded, RestsBetweenCallsAndPaysForProcessors) {
 
 TEST(SimulateBounded, HeedsMarksOfTheNetwork) {
   const auto run = [](const char* mark) {
-    return json_of({"-b", "1M", "-n", "5", "--mark", mark})["report"];
+    return json_of({"-b", "4M", "-n", "5", "--mark", mark})["report"];
   };
   const auto never = run("0"), marks = run("8K");
   const auto marked = [](const nlohmann::json& report) {
