@@ -380,12 +380,14 @@ bool packing_may_beat(double seconds, const Request& request, const CostModel& m
 const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model,
                                               WorkLimit* limit, Charge charge) {
   Key key{request.op, request.root, charge, parts_of_roots(request)};
+  // First, since it may forget others.
+  double rate_of_data = 0;
+  if (charge == Charge::hosts && !known_.contains(key))
+    rate_of_data = find(request, model, limit, Charge::data).front().rate;
   if (known_.size() >= kMost && !known_.contains(key)) known_.clear();
   const auto [entry, made] = known_.try_emplace(std::move(key));
   if (made) try {
-      const double rate =
-          charge == Charge::hosts ? find(request, model, limit, Charge::data).front().rate : 0;
-      entry->second = pack(request, model, trees_, limit, charge, rate);
+      entry->second = pack(request, model, trees_, limit, charge, rate_of_data);
     } catch (const Error&) {
       known_.erase(entry);
       throw;
@@ -419,7 +421,8 @@ Forest plan_from_packings(const Request& request, const CostModel& model, Packin
     if (as_packed && best.fill <= kFillMatters * best.seconds) break;
     seek(packings[i], best.seconds);
   }
-  const double enough = kQuicker * best.seconds;
+  // Further searches may forget the packings.
+  const double least_for_hosts = kKept * packings.front().rate, enough = kQuicker * best.seconds;
   const auto consider = [&](const std::vector<Packing>& others, double least_rate) {
     for (const Packing& packing : others)
       if (packing.rate >= least_rate) seek(packing, enough);
@@ -429,13 +432,13 @@ Forest plan_from_packings(const Request& request, const CostModel& model, Packin
     try {
       others();
     } catch (const WorkLimit::Reached&) {
-      if (limit->unwanted()) throw;
+      if (limit != nullptr && limit->unwanted()) throw;
     }
   };
   if (!as_packed && best.seconds > kAsPacked * packed && acknowledgements_count(request, model))
     search([&] { consider(memo.find(request, model, limit, Charge::all), 0); });
   if (best.seconds - best.fill > kHeldUp * packed && request.ranks <= kMostForHosts) {
-    search([&] { consider(memo.find(request, model, limit, Charge::hosts), kKept * packings.front().rate); });
+    search([&] { consider(memo.find(request, model, limit, Charge::hosts), least_for_hosts); });
   }
   return std::move(best.forest);
 }

@@ -67,5 +67,22 @@ TEST(PackedForHosts, NearTheBoundOnDrawnFabrics) {
   EXPECT_GE(held_up, fewer(24) / 4);
 }
 
+// A memo that is full forgets, also between the packings of one plan.
+TEST(PackedForHosts, OfManyRootsAreWhatTheyAreOfOne) {
+  cluster::Cluster network = drawn_fabric(317);
+  ASSERT_GT(network.workers(), 40);
+  const CostModel model(network);
+  const auto plan = [&](Collective op, NodeId root, PackingMemo& memo) {
+    return plan_by(find_planner("packed"), make_request(op, network.workers(), 1 << 22, false, root), model,
+                   memo);
+  };
+  PackingMemo memo;
+  plan(Collective::all_reduce, 0, memo);
+  for (NodeId root = 0; root < (kSanitized ? 40 : network.workers()); ++root) {
+    PackingMemo fresh;
+    EXPECT_EQ(plan(Collective::reduce, root, memo), plan(Collective::reduce, root, fresh)) << root;
+  }
+}
+
 }  // namespace
 }  // namespace talweg::forest
