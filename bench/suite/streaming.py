@@ -1,7 +1,8 @@
 """All-reduce through `talweg switch` on a machine with a port for each rank, beside Talweg's trees, gloo and Open MPI: against
 the time S/B in which a rank's vector passes its link once, the best ring, and a UDP round trip; with loss, and two jobs at once.
 
-The machine is the one whose bridge joins the ranks: what leaves it for a rank is shaped as what the rank sends."""
+The machine is the one whose bridge joins the ranks: what leaves it for a rank is shaped as what the rank sends. All of them share the
+cores of this one: on slower links the same is measured once more, where it is the links that set the pace."""
 import concurrent.futures
 import json
 import pathlib
@@ -19,8 +20,9 @@ from contestants import SWITCH, TALWEG
 from rows import best, pick, row, size_word
 
 MBIT = 1000
-SIZES = [4 << 10, 1 << 20, 16 << 20]
-SHORT, LONG = SIZES[0], SIZES[-1]
+SIZES = [4 << 10, 1 << 20, 16 << 20, 64 << 20]
+SHORT, LONG = SIZES[0], SIZES[2]
+SLOW_ALL_MBIT = 800               # of all ranks' links together, where they are slow
 RINGS = ("gloo ring", "gloo ring_chunked", "ompi ring", "ompi segmented")
 OF_LINK = 0.95                    # of S/B
 OVER_RING = {4: 1.43, 8: 1.67}    # by ranks
@@ -32,8 +34,12 @@ LONGER = 4                        # two jobs are measured so much longer, so tha
 ADDRESS, PORT, ECHO_PORT = "10.77.0.254", 4711, 4712
 
 
-def link_ms(size):
-    return 1e3 * size / (MBIT * PAYLOAD_PER_MBIT)
+def link_ms(size, mbit=MBIT):
+    return 1e3 * size / (mbit * PAYLOAD_PER_MBIT)
+
+
+def slow_mbit(ranks):
+    return SLOW_ALL_MBIT // ranks
 
 
 class Switch:
@@ -139,20 +145,30 @@ def run(ranks, runner, settings):
         return []
     field = [c for c in runner.available([*contestants.GLOO, *contestants.OPEN_MPI, TALWEG, SWITCH])
              if not settings.only or any(part in c.label for part in settings.only)]
-    records, lines = [], []
     with places.star([MBIT] * ranks) as place, places.workspace() as folder, Switch(runner, program, place, folder) as switch:
-        for size in settings.sizes if settings.sizes_given else SIZES:
-            cells = take_turns(switch, field, place, size, settings)
-            lines.append([report.size_name(size), *(cell.text("isolated") for cell in cells.values()), report.milliseconds(link_ms(size))])
-            records += [{"scenario": "streaming", "ranks": ranks, "bytes": size, "contestant": c.library, "algorithm": c.algorithm,
-                         "isolated_median_ms": cell.median("isolated"), "error": cell.error, "rounds": cell.rounds}
-                        for c, cell in cells.items()]
+        records = at_rate(switch, field, place, MBIT, settings.sizes if settings.sizes_given else SIZES, settings)
         records.append({"scenario": "streaming", "ranks": ranks, "what": "round trip",
                         "ms": round_trip_ms(runner, switch, place, settings.seconds)})
         records.append({"scenario": "streaming", "ranks": ranks, "what": "loss", "ms": with_loss(switch, place, settings)})
         records.append({"scenario": "streaming", "ranks": ranks, "what": "jobs", "ms": two_jobs(runner, switch, place, settings)})
-    report.table(f"all-reduce, float32 sum, {ranks} ranks, through a switch with a port of 1 Gbit/s for each, and without; median ms, "
-                 f"{settings.rounds} rounds in turn", ["size", *(c.label for c in field), "S/B"], lines)
+    mbit = slow_mbit(ranks)
+    with places.star([mbit] * ranks) as place, places.workspace() as folder, Switch(runner, program, place, folder) as switch:
+        records += at_rate(switch, [c for c in field if c.label in RINGS or c in (TALWEG, SWITCH)], place, mbit, [LONG], settings)
+    return records
+
+
+def at_rate(switch, field, place, mbit, sizes, settings):
+    """Records of all-reduces on links of so many Mbit/s, of which it prints a table."""
+    records, lines = [], []
+    for size in sizes:
+        cells = take_turns(switch, field, place, size, settings)
+        lines.append([report.size_name(size), *(cell.text("isolated") for cell in cells.values()),
+                      report.milliseconds(link_ms(size, mbit))])
+        records += [{"scenario": "streaming", "ranks": place.ranks, "mbit": mbit, "bytes": size, "contestant": c.library,
+                     "algorithm": c.algorithm, "isolated_median_ms": cell.median("isolated"), "error": cell.error, "rounds": cell.rounds}
+                    for c, cell in cells.items()]
+    report.table(f"all-reduce, float32 sum, {place.ranks} ranks, through a switch with a port of {mbit} Mbit/s for each, and without; "
+                 f"median ms, {settings.rounds} rounds in turn", ["size", *(c.label for c in field), "S/B"], lines)
     return records
 
 
@@ -164,9 +180,9 @@ def rows(records, ranks):
         def found(what):
             return (pick(records, ranks=n, what=what) or {"ms": None})["ms"]
 
-        for size in SIZES:
-            yield from rows_of_size(n, size, [r for r in records if (r["ranks"], r.get("bytes")) == (n, size)], found("round trip"),
-                                    arguments)
+        for mbit, size in [*((MBIT, size) for size in SIZES), (slow_mbit(n), LONG)]:
+            same = [r for r in records if (r["ranks"], r.get("mbit"), r.get("bytes")) == (n, mbit, size)]
+            yield from rows_of_size(n, mbit, size, same, found("round trip"), arguments)
         loss = found("loss") or {}
         for percent, most in LOSSES.items():
             times = loss.get("0"), loss.get(str(percent))
@@ -183,20 +199,22 @@ def rows(records, ranks):
                   failed="no sum, or a wrong one" if pick(records, ranks=n, what="jobs") and not jobs else "")
 
 
-def rows_of_size(n, size, same, round_trip, arguments):
+def rows_of_size(n, mbit, size, same, round_trip, arguments):
     times, errors = times_of(same, "isolated")
     ours, failed = times.pop(SWITCH.label, None), errors.pop(SWITCH.label, "")
     name, key = f"through a switch, {n} ranks, {report.size_name(size)}", f"streaming/{n}/{size_word(size)}"
+    if mbit != MBIT:
+        name, key = f"through a switch, {n} ranks of {mbit} Mbit/s, {report.size_name(size)}", f"{key}/{mbit}"
     peer = best(times)
     if size == SHORT:
         over = ours / round_trip if ours and round_trip else None
         yield row(key, name, f"at most {OF_ROUND_TRIP}x a UDP round trip" if n == ROUND_TRIP_RANKS else "", arguments, ours,
                   met=over and over <= OF_ROUND_TRIP, peer=peer, note=f"{over:.2f}x a UDP round trip" if over else "", failed=failed)
         return
-    part = link_ms(size) / ours if ours else None
-    yield row(key, name, f"{OF_LINK} of S/B" if size == LONG else "", arguments, ours, met=part and part >= OF_LINK, peer=peer,
+    part = link_ms(size, mbit) / ours if ours else None
+    yield row(key, name, f"{OF_LINK} of S/B" if size >= LONG else "", arguments, ours, met=part and part >= OF_LINK, peer=peer,
               note=f"{part:.3f} of S/B" if part else "", failed=failed)
-    if size == LONG:
+    if size >= LONG:
         rings = {label: time for label, time in times.items() if label in RINGS}
         ring, lost = best(rings), [label for label in RINGS if label in errors]
         over = ring[1] / ours if ring and ours else None

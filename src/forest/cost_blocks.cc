@@ -74,7 +74,8 @@ struct LaneLeft {
     const std::int64_t block = bytes / blocks;
     std::int64_t at_once = kLeastAhead;
     while (at_once < blocks && may_go_beside(at_once * block, block, wire)) ++at_once;
-    return static_cast<double>((blocks - 1) / at_once);
+    const std::int64_t waits = (blocks - 1) / at_once;
+    return static_cast<double>(waits);
   }
 };
 
