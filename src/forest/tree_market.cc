@@ -74,7 +74,7 @@ void TreeMarket::add_processor(NodeId worker, double rate) {
   }
   if (links <= rate) return;
   std::ranges::sort(own);
-  own.erase(std::ranges::unique(own).begin(), own.end());
+  own.erase(std::unique(own.begin(), own.end()), own.end());
   for (const std::size_t link : own) resources_[link].push_back(static_cast<int>(capacities_.size()));
   capacities_.push_back(symmetric_ ? rate / 2 : rate);  // what goes one way then counts for both
 }

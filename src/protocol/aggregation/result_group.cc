@@ -55,7 +55,7 @@ void ResultGroup::says(std::size_t worker, const wire::SwitchHears& word, std::i
     said_[worker] = Said::joined;
     if (all(Said::joined)) begin(now_ns);
     return;
-  } else if (word.attempt != attempt_) {
+  } else if (word.attempt != attempt_ || (word.what == GroupWord::lost && !by_group())) {
     return;
   } else if (word.what == GroupWord::heard) {
     if (state_ != State::probing && !(state_ == State::off && why_ == Why::not_heard)) return;
@@ -67,10 +67,8 @@ void ResultGroup::says(std::size_t worker, const wire::SwitchHears& word, std::i
     used_since_ns_ = now_ns;
     next_ns_ = kNever;
     return;
-  } else if (by_group()) {
-    turn_off(Why::lost, now_ns);
   } else {
-    return;
+    turn_off(Why::lost, now_ns);
   }
   deaf_.push_back(static_cast<std::uint16_t>(worker));
   word_ = word;
