@@ -109,7 +109,8 @@ std::optional<AggregationFormat> aggregation_format(DataType type);
 std::optional<AggregationFormat> format_of_floats(std::string_view name);
 inline constexpr const char* kFormatsOfFloats = "type, block8 or block4";
 
-// The block of a round in which nothing is summed: it only agrees on the first block.
+// The block of a round in which nothing is summed: it only agrees on the first block or, with an exponent in
+// formats that have none, on how many columns there are to be (protocol/aggregation/opening.h).
 inline constexpr std::uint64_t kNoBlock = std::numeric_limits<std::uint64_t>::max();
 // The next block of who has none any more.
 inline constexpr std::uint64_t kNeverNext = kNoBlock;

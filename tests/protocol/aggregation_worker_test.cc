@@ -374,11 +374,11 @@ TEST(AggregationWorker, AQuestionThatTheSwitchIsTooBusyForIsAskedAgainWhenItSays
 TEST(AggregationWorker, AsksSoonWhenNothingEndsAnyMore) {
   Bench bench(64);
   bench.start(std::vector<float>(64 * 2 * 20, 1));
-  for (std::uint64_t round = 0; round + 1 < 20; ++round) {
-    bench.now_ns += 16 * kOneMs;
-    for (std::uint16_t slot = 0; slot < 64; ++slot)
+  for (std::uint64_t round = 0; round + 1 < 20; ++round)
+    for (std::uint16_t slot = 0; slot < 64; ++slot) {
+      bench.now_ns += kOneMs / 4;
       bench.result(slot, 64 * round + slot, 64 * (round + 1) + slot, {1, 1}, round % 2 == 1);
-  }
+    }
   bench.sink.take();
   const std::int64_t since_ns = bench.now_ns;
   std::size_t asked = 0;

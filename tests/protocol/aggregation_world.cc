@@ -328,7 +328,7 @@ void AggregationWorld::run() {
     });
   }
   std::size_t events = 0;
-  constexpr std::size_t kMostEvents = 1'000'000;
+  constexpr std::size_t kMostEvents = 1'100'000;
   while (!events_.empty() && problems_.empty() && events < kMostEvents) {
     const auto next = events_.begin();
     now_ns_ = next->first.first;

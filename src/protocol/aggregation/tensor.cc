@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -144,6 +145,13 @@ bool SummedTensor::owns(std::uint64_t block) const {
     return place && rows_.unit_at(*place) == unit_of(block);
   }
   return !sum_.sparse || (holds_[block / 64] >> (block % 64) & 1) != 0;
+}
+
+std::uint64_t SummedTensor::owned() const {
+  if (!sum_.sparse) return blocks_;
+  std::uint64_t count = 0;
+  for (const std::uint64_t word : holds_) count += static_cast<std::uint64_t>(std::popcount(word));
+  return count;
 }
 
 std::uint64_t SummedTensor::owned_from(std::uint64_t block, std::uint64_t step) const {

@@ -102,6 +102,8 @@ class SummedTensor {
   }
   // Whether this worker has data for the block: all of a dense tensor, also where they are zero.
   bool owns(std::uint64_t block) const;
+  // How many that is, of a sum that is not by rows.
+  std::uint64_t owned() const;
   // This worker's first block from `block` on in steps of `step`, of a sum by rows as many as there are
   // columns; kNeverNext: none.
   std::uint64_t owned_from(std::uint64_t block, std::uint64_t step) const;

@@ -26,9 +26,8 @@ constexpr std::size_t kAsked = 4;
 // are asked about than one in so many.
 constexpr std::int64_t kLongRound = 4;
 constexpr std::int64_t kManySlots = 32;
-// Rounds with data of each column, of a sum by rows: with fewer the first ones, in which columns say where
-// they begin, would be most of all.
-constexpr std::uint64_t kRounds = 8;
+// Results for which the longest pause between two is kept, about.
+constexpr std::int64_t kPausesKept = 1024;
 
 }  // namespace
 
@@ -122,7 +121,30 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   quiets_ = 0;
   quiet_ns_ = now_ns + quiet_after_ns();
   wake_at(quiet_ns_);
-  const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
+  said_ns_ = dealt_ns_ = -1;
+  opens_ = Opening::is_worth(sum, tensor_.blocks(), columns_.size());
+  opens_ ? open_sum(now_ns) : deal_out(now_ns);
+  if (open_ == 0) end(now_ns);
+}
+
+// The first column asks for what the sum's blocks are worth to us.
+void AggregationWorker::open_sum(std::int64_t now_ns) {
+  const std::uint64_t columns = opening_.columns_for(tensor_.owned(), columns_.size());
+  step_ = terms_.columns;
+  Column& column = columns_[0];
+  column.open = column.first = column.fresh = column.chosen = true;
+  column.block = kNoBlock;
+  column.exponent = wire::kZeroExponent;
+  column.own_next = 0;
+  column.next_exponent = Opening::code_of((columns + terms_.columns - 1) / terms_.columns);
+  column.in_vain = 0;
+  open_ = 1;
+  send_chosen(0, now_ns);
+}
+
+// All columns begin.
+void AggregationWorker::deal_out(std::int64_t now_ns) {
+  const bool agrees_first = tensor_.sum().format == wire::AggregationFormat::scaled;
   const std::uint64_t used = std::min(step(), tensor_.blocks());
   for (std::size_t i = 0; i < used; ++i) {
     Column& column = columns_[i];
@@ -132,14 +154,14 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     column.own_next = 0;
     column.in_vain = 0;
     look_ahead(column, i);
-    ++open_;
   }
+  open_ = used;
   for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < used; ++slot) send_chosen(slot, now_ns);
-  if (open_ == 0) end();
 }
 
 // The sum is done: its rows are its owner's again.
-void AggregationWorker::end() {
+void AggregationWorker::end(std::int64_t now_ns) {
+  if (dealt_ns_ >= 0) opening_.ended(counters_.results - dealt_results_, now_ns - dealt_ns_);
   next_ns_ = kNeverTime;
   tensor_.let_go();
   pairs_.let_go();
@@ -149,15 +171,15 @@ void AggregationWorker::end() {
 std::uint64_t AggregationWorker::columns_for(const Sum& sum) const {
   if (sum.rows == nullptr) return columns_.size();
   const RowUnits units = units_of(sum.rows->width, sum.format, sum.block);
-  std::uint64_t in_round = sum.lanes, at_once = kRounds * sum.lanes;
+  std::uint64_t in_round = sum.lanes, at_once = Opening::kRounds * sum.lanes;
   if (sum.format == wire::AggregationFormat::pairs) {
     in_round *= wire::most_elements(sum.format, sum.block);
     at_once *= wire::kFarthestKey;
   } else {
     at_once = std::numeric_limits<std::uint64_t>::max();
   }
-  const std::uint64_t columns =
-      std::max(sum.rows->in_all * units.per_row / (kRounds * in_round), sum.rows->elements() / at_once);
+  const std::uint64_t columns = std::max(sum.rows->in_all * units.per_row / (Opening::kRounds * in_round),
+                                         sum.rows->elements() / at_once);
   const std::uint64_t whole = (columns / terms_.columns + 1) * terms_.columns;
   return std::min<std::uint64_t>(whole, columns_.size());
 }
@@ -255,12 +277,13 @@ void AggregationWorker::ask_for(std::uint16_t result) {
   sink_.send(h, writer.payload());
 }
 
-// An eighth of a round; with few slots, what some of them take, but no more than one round may.
+// An eighth of a round; with few slots, what some of them take, but no more than one round may. Where results
+// come many at a time, twice as long as these are apart.
 std::int64_t AggregationWorker::quiet_after_ns() const {
   const std::int64_t mean = timer_.mean_ns();
   if (mean == 0) return timer_.wait_ns(quiets_);
-  const std::int64_t wait =
-      std::max({terms_.times.least_ns, mean / 8, std::min(4 * mean / terms_.slots, timer_.wait_ns(0))});
+  const std::int64_t some = std::max(4 * mean / static_cast<std::int64_t>(slots()), 2 * pause_ns_);
+  const std::int64_t wait = std::max({terms_.times.least_ns, mean / 8, std::min(some, timer_.wait_ns(0))});
   return std::min(std::min(wait, terms_.times.most_ns) << std::min(quiets_, 20U), terms_.times.most_ns);
 }
 
@@ -280,6 +303,7 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
   const auto slot = static_cast<std::size_t>(h.own16 - terms_.first_slot);
   heard_ = true;
   busy_ = false;
+  note_pause((h.flags & wire::kDatagramToAll) == 0, now_ns);
   if (message.type == AggregationType::missing) return on_missing(slot, message, now_ns);
   if (message.type == AggregationType::gap) return on_gap(message, now_ns);
   if (message.type != AggregationType::result) {
@@ -299,7 +323,7 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
       if (open_ > 0) ask_for(lost);
     });
   if (open_ == 0)
-    end();
+    end(now_ns);
   else
     wake_at(quiet_ns_);
 }
@@ -359,6 +383,14 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
   column.version = !column.version;
   column.first = false;
   column.in_vain = 0;
+  if (opens_) {
+    opens_ = false;
+    opening_.opened(now_ns - column.sent_ns);
+    step_ = std::min<std::uint64_t>(Opening::slots_of(entry.exponent) * terms_.columns, columns_.size());
+    dealt_ns_ = now_ns;
+    dealt_results_ = counters_.results;
+    return deal_out(now_ns);
+  }
   if (entry.next == kNeverNext) {
     column.open = false;
     --open_;
@@ -374,7 +406,8 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
 void AggregationWorker::measure(const Column& column, std::int64_t round_ns) {
   const std::int64_t mean = column.mean_ns;
   std::int64_t most = kLongRound * mean;
-  if (column.in_vain > 0) most = std::min(most, mean + mean * terms_.slots / kManySlots);
+  if (column.in_vain > 0)
+    most = std::min(most, mean + mean * static_cast<std::int64_t>(slots()) / kManySlots);
   timer_.measured(mean > 0 ? std::min(round_ns, std::max(most, terms_.times.least_ns)) : round_ns);
 }
 
@@ -386,6 +419,15 @@ void AggregationWorker::forget_silence(std::int64_t now_ns) {
     column.due_ns = std::min(column.due_ns, now_ns + timer_.wait_ns(0));
     wake_at(column.due_ns);
   }
+}
+
+// The switch speaks. That it had not is how results come, unless something has been lost: then we have asked,
+// and the answer comes first. Who waits for longer than a round waits for somebody.
+void AggregationWorker::note_pause(bool answer, std::int64_t now_ns) {
+  pause_ns_ -= pause_ns_ / kPausesKept;
+  if (said_ns_ >= 0 && !answer)
+    pause_ns_ = std::max(pause_ns_, std::min(now_ns - said_ns_, timer_.mean_ns()));
+  said_ns_ = now_ns;
 }
 
 void AggregationWorker::note_losses(std::uint64_t block, const AggregationEntry& entry,

@@ -16,6 +16,8 @@
 // says what it has from the round's first key on, as much as an entry holds, and which key is its next one.
 // What the switch has no room for it leaves out, and its result goes on with the first key of these.
 //
+// A sparse sum of many blocks opens with a round that agrees on how many columns it is worth (opening.h).
+//
 // The version of a column changes with each of its rounds, from one operation to the next, too: it is kept
 // here for as long as the epoch. An operation that has failed ends the epoch.
 //
@@ -45,6 +47,7 @@
 #include <vector>
 
 #include "protocol/aggregation/gaps.h"
+#include "protocol/aggregation/opening.h"
 #include "protocol/aggregation/own_pairs.h"
 #include "protocol/aggregation/round_timer.h"
 #include "protocol/aggregation/tensor.h"
@@ -148,6 +151,9 @@ class AggregationWorker {
   // Columns among which the operation's blocks are dealt out.
   std::uint64_t step() const { return step_; }
   std::uint64_t columns_for(const Sum& sum) const;
+  std::size_t slots() const { return step_ / terms_.columns; }  // in use
+  void open_sum(std::int64_t now_ns);
+  void deal_out(std::int64_t now_ns);
   const Column* matching(std::size_t slot, const wire::AggregationEntry& entry) const;
   void look_ahead(Column& column, std::size_t index);
   void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
@@ -158,7 +164,7 @@ class AggregationWorker {
   void note_losses(std::uint64_t block, const wire::AggregationEntry& entry, std::span<const std::byte> data,
                    bool own) const;
   void fill(Column& column, std::size_t index, wire::AggregationEntry& entry);
-  void end();
+  void end(std::int64_t now_ns);
   bool by_pairs() const { return tensor_.sum().format == wire::AggregationFormat::pairs; }
   bool sound(const Column& column, const wire::AggregationEntry& entry,
              std::span<const std::byte> data) const;
@@ -169,6 +175,7 @@ class AggregationWorker {
   void ask_for(std::uint16_t result);
   void measure(const Column& column, std::int64_t round_ns);
   void forget_silence(std::int64_t now_ns);
+  void note_pause(bool answer, std::int64_t now_ns);
   void on_gap(const wire::AggregationMessage& message, std::int64_t now_ns);
   std::int64_t quiet_after_ns() const;
   void on_refusal(const wire::DatagramHeader& header, std::span<const std::byte> payload,
@@ -186,13 +193,19 @@ class AggregationWorker {
   RoundTimer timer_;
   std::vector<Column> columns_;
   std::uint64_t step_ = 1;  // the first of them
+  Opening opening_;
+  bool opens_ = false;               // the sum's blocks have not been dealt out yet
+  std::int64_t dealt_ns_ = -1;       // when those of one that was opened were; else before 0
+  std::uint64_t dealt_results_ = 0;  // that had come by then
   std::vector<std::byte> packet_;
   std::uint64_t numbers_ = 0;       // contributions sent; the wire has 16 bits of it
   std::uint64_t newest_ended_ = 0;  // the highest number that a round which has ended was sent in
   Gaps results_{};                  // of the switch
   std::int64_t quiet_ns_ = 0;       // nothing has ended by then: what is oldest is asked about
-  std::uint32_t quiets_ = 0;        // one after the other
-  std::size_t open_ = 0;            // columns
+  std::int64_t said_ns_ = -1;       // when the switch has last said anything, in this operation
+  std::int64_t pause_ns_ = 0;  // the longest between what comes of it when nothing was lost, forgotten slowly
+  std::uint32_t quiets_ = 0;   // one after the other
+  std::size_t open_ = 0;       // columns
   std::uint32_t operation_ = 0;
   bool started_ = false;
   std::int64_t deadline_ns_ = 0;
