@@ -7,8 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "protocol/aggregation/worker.h"
-#include "protocol/unpacked_message.h"
+#include "protocol/worker_bench.h"
 
 namespace talweg::protocol {
 namespace {
@@ -16,88 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using wire::AggregationEntry;
-using wire::AggregationFormat;
-using wire::AggregationType;
-using wire::kNeverNext;
-using wire::kNoBlock;
-
-constexpr std::int64_t kOneMs = 1'000'000;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-
-using Caught = UnpackedMessage;
-
-struct Catcher : DatagramSink {
-  std::vector<Caught> sent;
-  void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
-    sent.emplace_back(header, payload);
-  }
-  std::vector<Caught> take() { return std::exchange(sent, {}); }
-};
-
-// Blocks of 2 elements; 2 workers, this one is the first.
-struct Bench {
-  explicit Bench(std::uint16_t slots = 2, std::uint8_t columns = 1, std::uint32_t workers = 2)
-      : worker({1, 1, 0, workers, 0, slots, columns, 2, {10 * kOneMs, kOneMs, 100 * kOneMs}}, sink) {}
-
-  void start(std::vector<float> in, bool sparse = false, AggregationFormat format = AggregationFormat::f32,
-             std::uint32_t operation = 1) {
-    input = std::move(in);
-    output.assign(input.size(), -99.0F);
-    operation_ = operation;
-    worker.start({reinterpret_cast<const std::byte*>(input.data()),
-                  reinterpret_cast<std::byte*>(output.data()), input.size(), format, 2, sparse},
-                 operation, now_ns + longest_ns, now_ns);
-  }
-  // A result of one entry; without values nobody had data.
-  void result(std::uint16_t slot, std::uint64_t block, std::uint64_t next, std::vector<float> values,
-              bool version = false, std::int16_t exponent = wire::kZeroExponent, std::uint8_t column = 0) {
-    AggregationEntry entry{block, next, exponent, static_cast<std::uint16_t>(values.size()), column, version};
-    entry.data = !values.empty();
-    say(AggregationType::result, slot, entry, values.data(), {});
-  }
-  void say(AggregationType type, std::uint16_t slot, const AggregationEntry& entry, const void* data,
-           const std::vector<std::uint16_t>& workers) {
-    std::vector<std::byte> buffer(1000);
-    wire::AggregationWriter writer(buffer);
-    writer.begin(format(), type == AggregationType::result ? number : std::uint16_t{0});
-    std::byte* const at = writer.add(entry);
-    if (entry.data) std::memcpy(at, data, std::size_t{entry.count} * 4);
-    for (const std::uint16_t w : workers) writer.add_name(w);
-    worker.on(header(type, slot), writer.payload(), now_ns);
-  }
-  void gap(std::uint16_t slot, const std::vector<std::uint16_t>& names) {
-    std::vector<std::byte> buffer(1000);
-    wire::AggregationWriter writer(buffer);
-    writer.begin(format());
-    for (const std::uint16_t name : names) writer.add_name(name);
-    worker.on(header(AggregationType::gap, slot), writer.payload(), now_ns);
-  }
-  void refusal(const wire::AggregationRefusal& refusal, std::uint16_t slot = 0) {
-    std::byte bytes[wire::kRefusalBytes];
-    wire::encode(refusal, bytes);
-    worker.on(header(AggregationType::refusal, slot), bytes, now_ns);
-  }
-  wire::DatagramHeader header(AggregationType type, std::uint16_t slot) const {
-    wire::DatagramHeader h;
-    h.type = static_cast<std::uint8_t>(type);
-    h.job = h.epoch = 1;
-    h.flags = type == AggregationType::result && to_all ? wire::kDatagramToAll : std::uint8_t{0};
-    h.own16 = slot;
-    h.own32 = operation_;
-    return h;
-  }
-  AggregationFormat format() const { return format_; }
-
-  Catcher sink;
-  AggregationWorker worker;
-  std::vector<float> input, output;
-  AggregationFormat format_ = AggregationFormat::f32;
-  std::uint32_t operation_ = 1;
-  std::uint16_t number = 0;  // of the results
-  bool to_all = true;
-  std::int64_t now_ns = 0, longest_ns = 1000 * kOneMs;
-};
 
 TEST(AggregationWorker, SendsOneBlockToEachSlotAndTheNextOnItsResult) {
   Bench bench;
@@ -397,6 +314,35 @@ TEST(AggregationWorker, AsksSoonWhenNothingEndsAnyMore) {
     asked += bench.sink.take().size();
   }
   EXPECT_EQ(bench.now_ns, since_ns + (2 + 4 + 8) * kOneMs);
+}
+
+// Sixteen results at a time, as a kernel passes them on that has got them in one piece: four times in a
+// round.
+TEST(AggregationWorker, WhereResultsComeManyAtATimeAsksForNothingBetweenThem) {
+  Bench bench(64);
+  bench.longest_ns = 100'000 * kOneMs;
+  bench.start(std::vector<float>(64 * 2 * 100, 1));
+  std::uint64_t asked_before = 0;
+  const auto wait = [&](std::int64_t until_ns) {
+    while (bench.worker.next_time_ns() <= until_ns) {
+      bench.now_ns = bench.worker.next_time_ns();
+      bench.worker.on_time(bench.now_ns);
+    }
+    bench.now_ns = until_ns;
+  };
+  for (std::uint64_t round = 0; round + 1 < 100; ++round) {
+    if (round == 10) asked_before = bench.worker.counters().timeouts;
+    for (std::uint16_t slot = 0; slot < 64; ++slot) {
+      if (slot % 16 == 0) wait(bench.now_ns + 4 * kOneMs);
+      bench.result(slot, 64 * round + slot, 64 * (round + 1) + slot, {1, 1}, round % 2 == 1);
+    }
+  }
+  EXPECT_EQ(bench.worker.counters().timeouts, asked_before)
+      << "an eighth of a round is less than there is between them";
+  const std::int64_t since_ns = bench.now_ns;
+  bench.sink.take();
+  wait(since_ns + 8 * kOneMs);
+  EXPECT_THAT(bench.sink.take(), SizeIs(4)) << "twice as long is more";
 }
 
 // One slot of sixteen workers: a round in which any of them loses anything ends by the timer alone.
