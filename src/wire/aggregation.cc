@@ -43,7 +43,7 @@ bool known_exponent(std::int16_t exponent) {
          (exponent >= kLeastExponent && exponent <= kMostExponent);
 }
 
-const char* check_entry(const AggregationEntryLayout& e, AggregationType type) {
+const char* check_entry(const AggregationEntryLayout& e, AggregationType type, AggregationFormat format) {
   const bool data = (e.flags & kDataFlag) != 0;
   const std::uint8_t known = type == AggregationType::missing ? kVersionFlag | kYoursFlag | kAboveFlag
                              : type == AggregationType::query ? kVersionFlag
@@ -58,8 +58,9 @@ const char* check_entry(const AggregationEntryLayout& e, AggregationType type) {
   if (data && e.block == kNoBlock) return "data of no block";
   if (e.next != kNeverNext && e.block != kNoBlock && e.next <= e.block)
     return "a next block that is not behind this one";
+  if (format == AggregationFormat::scaled && e.next == kNeverNext && e.exponent != kZeroExponent)
+    return "an exponent of no block";
   if (!known_exponent(e.exponent)) return "an exponent that no float32 has";
-  if (e.next == kNeverNext && e.exponent != kZeroExponent) return "an exponent of no block";
   return nullptr;
 }
 
@@ -154,7 +155,7 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     AggregationEntryLayout entry;
     if (body.size() - at < sizeof entry) return "shorter than its entries";
     std::memcpy(&entry, body.data() + at, sizeof entry);
-    if (const char* const why = check_entry(entry, type)) return why;
+    if (const char* const why = check_entry(entry, type, format)) return why;
     if (entry.column <= column) return "columns that do not ascend";
     column = entry.column;
     at += sizeof entry;

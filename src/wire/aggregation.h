@@ -109,8 +109,7 @@ std::optional<AggregationFormat> aggregation_format(DataType type);
 std::optional<AggregationFormat> format_of_floats(std::string_view name);
 inline constexpr const char* kFormatsOfFloats = "type, block8 or block4";
 
-// The block of a round in which nothing is summed: it only agrees on the first block or, with an exponent in
-// formats that have none, on how many columns there are to be (protocol/aggregation/opening.h).
+// The block of a round in which nothing is summed: it only agrees on the first block.
 inline constexpr std::uint64_t kNoBlock = std::numeric_limits<std::uint64_t>::max();
 // The next block of who has none any more.
 inline constexpr std::uint64_t kNeverNext = kNoBlock;
@@ -150,10 +149,12 @@ struct PairsOnWire {
 };
 
 struct AggregationEntry {
-  std::uint64_t block = kNoBlock;         // of this round
-  std::uint64_t next = kNeverNext;        // the sender's next one; of a result: the next one of all
-  std::int16_t exponent = kZeroExponent;  // of block `next`; of a result: the largest of all workers
-  std::uint16_t count = 0;                // elements
+  std::uint64_t block = kNoBlock;   // of this round
+  std::uint64_t next = kNeverNext;  // the sender's next one; of a result: the next one of all
+  // Of block `next`; of a result: the largest of all workers. In formats that have none, of the last round:
+  // how many slots the next such sum is worth (protocol/aggregation/column_count.h).
+  std::int16_t exponent = kZeroExponent;
+  std::uint16_t count = 0;  // elements
   std::uint8_t column = 0;
   bool version = false;
   bool data = false;   // `count` elements follow

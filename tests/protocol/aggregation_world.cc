@@ -107,6 +107,7 @@ void AggregationWorld::next_sum(Job& job, Member& member) {
   sum.in = t.in_place ? sum.out : member.in.data();
   if (t.width > 0) sum = begin_rows(t, member);
   member.running = true;
+  if (t.width == 0 && member.worker->slots_for(sum) < job.terms.slots) hit(AggregationMark::fewer_columns);
   member.worker->start(sum, static_cast<std::uint32_t>(member.sum), now_ns_ + kPatience, now_ns_);
   arm(job, member);
 }
@@ -293,9 +294,8 @@ void AggregationWorld::deliver_to_member(Job& job, std::size_t number, std::uint
   const std::uint64_t step = std::uint64_t{job.terms.slots} * job.terms.columns;
   const std::uint64_t blocks = (t.sum.count + t.sum.block - 1) / t.sum.block;
   if (result && wire::decode(h, payload, message) == nullptr) {
-    bool opens = false;
+    if (message.entries < job.terms.columns && blocks >= step) hit(AggregationMark::part_of_slot);
     wire::for_each_entry(message, [&](const AggregationEntry& e, std::span<const std::byte>) {
-      opens = opens || (e.block == wire::kNoBlock && message.format != AggregationFormat::scaled);
       if (message.format == AggregationFormat::pairs) {
         const auto last = member.said.find({h.own16, e.column});
         if (last != member.said.end() && e.next <= last->second) hit(AggregationMark::cut);
@@ -304,10 +304,6 @@ void AggregationWorld::deliver_to_member(Job& job, std::size_t number, std::uint
       if (e.block != wire::kNoBlock && std::min(e.next, blocks) > e.block + step)
         hit(AggregationMark::passed_over);
     });
-    if (opens)
-      hit(AggregationMark::opened);
-    else if (message.entries < job.terms.columns && blocks >= step)
-      hit(AggregationMark::part_of_slot);
   }
   member.worker->on(h, payload, now_ns_);
   arm(job, member);

@@ -59,7 +59,7 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(in_place, "a sum overwrote its input")                                 \
   X(advert, "a worker said only what its next block is")                   \
   X(passed_over, "blocks that are zero everywhere were not sent")          \
-  X(opened, "a sparse sum opened with how many columns it is worth")       \
+  X(fewer_columns, "a sparse sum had fewer columns than there are")        \
   X(part_of_slot, "columns of a slot ended apart from the others")         \
   X(not_finite, "a block with an infinity or NaN was summed")              \
   X(flushed, "a block too small for its scale was summed")                 \

@@ -85,6 +85,12 @@ void AggregationWorld::plan_sums(Job& job) {
     const std::size_t width = std::size_t{job.terms.slots} * job.terms.columns * t.sum.block;
     t.sum.count = random_.below(12) == 0 ? 0 : random_.below(width * 5) + 1;
     t.sum.sparse = random_.below(2) == 0;
+    // Apart as well: of the same shape as the one before.
+    Random of_shapes(seed_, 100 * job.id + s + 75);
+    if (s > 0 && of_shapes.below(2) == 0) {
+      t.sum = job.sums.back().sum;
+      t.by_order = job.sums.back().by_order;
+    }
     t.in_place = random_.below(2) == 0;
     const double density = random_.below(2) == 0 ? 0.1 : random_.uniform();
     const bool same_blocks = random_.below(3) == 0;

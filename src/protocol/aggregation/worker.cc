@@ -92,6 +92,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
     refuse("sum {} of job {}: {}", operation, terms_.job, wrong);
   if (const std::string wrong = wrong_rows(sum); !wrong.empty())
     refuse("sum {} of job {}: {}", operation, terms_.job, wrong);
+  counts_ = ColumnCount::is_for(sum, columns_.size());
   step_ = columns_for(sum);
   if (sum.format == wire::AggregationFormat::pairs) {
     Sum granules = sum;
@@ -121,30 +122,11 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   quiets_ = 0;
   quiet_ns_ = now_ns + quiet_after_ns();
   wake_at(quiet_ns_);
-  said_ns_ = dealt_ns_ = -1;
-  opens_ = Opening::is_worth(sum, tensor_.blocks(), columns_.size());
-  opens_ ? open_sum(now_ns) : deal_out(now_ns);
-  if (open_ == 0) end(now_ns);
-}
-
-// The first column asks for what the sum's blocks are worth to us.
-void AggregationWorker::open_sum(std::int64_t now_ns) {
-  const std::uint64_t columns = opening_.columns_for(tensor_.owned(), columns_.size());
-  step_ = terms_.columns;
-  Column& column = columns_[0];
-  column.open = column.first = column.fresh = column.chosen = true;
-  column.block = kNoBlock;
-  column.exponent = wire::kZeroExponent;
-  column.own_next = 0;
-  column.next_exponent = Opening::code_of((columns + terms_.columns - 1) / terms_.columns);
-  column.in_vain = 0;
-  open_ = 1;
-  send_chosen(0, now_ns);
-}
-
-// All columns begin.
-void AggregationWorker::deal_out(std::int64_t now_ns) {
-  const bool agrees_first = tensor_.sum().format == wire::AggregationFormat::scaled;
+  said_ns_ = -1;
+  began_ns_ = now_ns;
+  shortest_ns_ = kNeverTime;
+  results_before_ = counters_.results;
+  const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
   const std::uint64_t used = std::min(step(), tensor_.blocks());
   for (std::size_t i = 0; i < used; ++i) {
     Column& column = columns_[i];
@@ -154,31 +136,37 @@ void AggregationWorker::deal_out(std::int64_t now_ns) {
     column.own_next = 0;
     column.in_vain = 0;
     look_ahead(column, i);
+    ++open_;
   }
-  open_ = used;
   for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < used; ++slot) send_chosen(slot, now_ns);
+  if (open_ == 0) end(now_ns);
 }
 
 // The sum is done: its rows are its owner's again.
 void AggregationWorker::end(std::int64_t now_ns) {
-  if (dealt_ns_ >= 0) opening_.ended(counters_.results - dealt_results_, now_ns - dealt_ns_);
+  if (counts_ && counters_.results > results_before_)
+    count_.ended(counters_.results - results_before_, now_ns - began_ns_, shortest_ns_);
   next_ns_ = kNeverTime;
   tensor_.let_go();
   pairs_.let_go();
 }
 
-// Of a sum by rows no more than its rows are worth, in whole slots. All workers find the same.
+// In whole slots. All workers find the same.
 std::uint64_t AggregationWorker::columns_for(const Sum& sum) const {
+  if (const std::uint64_t slots = count_.slots_for(sum);
+      slots > 0 && ColumnCount::is_for(sum, columns_.size()))
+    return std::min<std::uint64_t>(slots * terms_.columns, columns_.size());
+  // Of a sum by rows no more than its rows are worth.
   if (sum.rows == nullptr) return columns_.size();
   const RowUnits units = units_of(sum.rows->width, sum.format, sum.block);
-  std::uint64_t in_round = sum.lanes, at_once = Opening::kRounds * sum.lanes;
+  std::uint64_t in_round = sum.lanes, at_once = ColumnCount::kRounds * sum.lanes;
   if (sum.format == wire::AggregationFormat::pairs) {
     in_round *= wire::most_elements(sum.format, sum.block);
     at_once *= wire::kFarthestKey;
   } else {
     at_once = std::numeric_limits<std::uint64_t>::max();
   }
-  const std::uint64_t columns = std::max(sum.rows->in_all * units.per_row / (Opening::kRounds * in_round),
+  const std::uint64_t columns = std::max(sum.rows->in_all * units.per_row / (ColumnCount::kRounds * in_round),
                                          sum.rows->elements() / at_once);
   const std::uint64_t whole = (columns / terms_.columns + 1) * terms_.columns;
   return std::min<std::uint64_t>(whole, columns_.size());
@@ -208,9 +196,16 @@ void AggregationWorker::fill(Column& column, std::size_t index, AggregationEntry
   } else {
     entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
     if (entry.data) entry.count = tensor_.count_of(column.block);
-    entry.exponent = column.next_exponent;
+    entry.exponent =
+        counts_ && index == 0 && column.own_next == kNeverNext ? code_of_columns() : column.next_exponent;
   }
   entry.next = column.own_next;
+}
+
+// What the next sum like this one would be worth to us.
+std::int16_t AggregationWorker::code_of_columns() const {
+  const std::uint64_t columns = count_.columns_for(tensor_.owned(), columns_.size());
+  return ColumnCount::code_of((columns + terms_.columns - 1) / terms_.columns);
 }
 
 // One datagram with those of the slot's columns that are chosen.
@@ -375,6 +370,7 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
                             absent_.own, absent_.blocks, terms_.worker, absent_.allowance));
   ++counters_.results;
   newest_ended_ = std::max(newest_ended_, column.number);
+  shortest_ns_ = std::min(shortest_ns_, now_ns - column.sent_ns);
   if (!column.first) measure(column, now_ns - column.sent_ns);
   if (quiets_ > 0) forget_silence(now_ns);
   quiets_ = 0;
@@ -383,15 +379,8 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
   column.version = !column.version;
   column.first = false;
   column.in_vain = 0;
-  if (opens_) {
-    opens_ = false;
-    opening_.opened(now_ns - column.sent_ns);
-    step_ = std::min<std::uint64_t>(Opening::slots_of(entry.exponent) * terms_.columns, columns_.size());
-    dealt_ns_ = now_ns;
-    dealt_results_ = counters_.results;
-    return deal_out(now_ns);
-  }
   if (entry.next == kNeverNext) {
+    if (counts_ && i == 0) count_.agree(tensor_.sum(), entry.exponent);
     column.open = false;
     --open_;
     return;

@@ -16,7 +16,7 @@
 // says what it has from the round's first key on, as much as an entry holds, and which key is its next one.
 // What the switch has no room for it leaves out, and its result goes on with the first key of these.
 //
-// A sparse sum of many blocks opens with a round that agrees on how many columns it is worth (opening.h).
+// A sparse sum has as many columns as the last one of its shape was worth (column_count.h).
 //
 // The version of a column changes with each of its rounds, from one operation to the next, too: it is kept
 // here for as long as the epoch. An operation that has failed ends the epoch.
@@ -46,8 +46,8 @@
 #include <string>
 #include <vector>
 
+#include "protocol/aggregation/column_count.h"
 #include "protocol/aggregation/gaps.h"
-#include "protocol/aggregation/opening.h"
 #include "protocol/aggregation/own_pairs.h"
 #include "protocol/aggregation/round_timer.h"
 #include "protocol/aggregation/tensor.h"
@@ -115,6 +115,8 @@ class AggregationWorker {
   const std::optional<SumFailure>& failure() const { return failure_; }
   const WorkerCounters& counters() const { return counters_; }
   const WorkerTerms& terms() const { return terms_; }
+  // That a sum would have now.
+  std::size_t slots_for(const Sum& sum) const { return columns_for(sum) / terms_.columns; }
   // Of the operation that has run last: blocks of each worker, those that may be missing of each, those that
   // are of this one, and of all together.
   struct Missing {
@@ -152,8 +154,7 @@ class AggregationWorker {
   std::uint64_t step() const { return step_; }
   std::uint64_t columns_for(const Sum& sum) const;
   std::size_t slots() const { return step_ / terms_.columns; }  // in use
-  void open_sum(std::int64_t now_ns);
-  void deal_out(std::int64_t now_ns);
+  std::int16_t code_of_columns() const;
   const Column* matching(std::size_t slot, const wire::AggregationEntry& entry) const;
   void look_ahead(Column& column, std::size_t index);
   void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
@@ -193,10 +194,11 @@ class AggregationWorker {
   RoundTimer timer_;
   std::vector<Column> columns_;
   std::uint64_t step_ = 1;  // the first of them
-  Opening opening_;
-  bool opens_ = false;               // the sum's blocks have not been dealt out yet
-  std::int64_t dealt_ns_ = -1;       // when those of one that was opened were; else before 0
-  std::uint64_t dealt_results_ = 0;  // that had come by then
+  ColumnCount count_;
+  bool counts_ = false;           // the sum's columns are to be agreed on
+  std::int64_t began_ns_ = 0;     // the sum
+  std::int64_t shortest_ns_ = 0;  // of its rounds
+  std::uint64_t results_before_ = 0;
   std::vector<std::byte> packet_;
   std::uint64_t numbers_ = 0;       // contributions sent; the wire has 16 bits of it
   std::uint64_t newest_ended_ = 0;  // the highest number that a round which has ended was sent in
