@@ -447,6 +447,10 @@ bool SwitchStream::step(live::SwitchClient& client) {
     if (wish_.tolerant) vector.tolerance.losses = &running_->losses;
     again_ = sent_again(client.counters());
     client.start(vector, now + kNoDeadlineNs);
+    if (!queue_.keep(*running_)) {
+      running_ = nullptr;
+      return false;
+    }
     results_ = client.counters().results;
     progress_ns_ = now;
     silence_ns_ = task.silence_ns > 0 ? std::min(task.silence_ns, kSilenceNs) : kSilenceNs;

@@ -102,6 +102,7 @@ class Switch {
       return false;
     }
     if (stream.running == nullptr && (stream.running = stream.queue.next()) != nullptr) {
+      EXPECT_TRUE(stream.queue.keep(*stream.running));
       Vector& sum = sums_[stream.running->number];
       sum.resize(kElements);
       stream.sent.resize(kElements);
@@ -472,6 +473,7 @@ TEST_F(TwoRanks, ASumThatWasAnotherOneOnAnotherRankIsNotTaken) {
     SumQueue& queue = at.streams[static_cast<std::size_t>(r)]->queue;
     const auto sum = queue.next();
     ASSERT_NE(sum, nullptr);
+    ASSERT_TRUE(queue.keep(*sum));
     std::memset(sum->task.out, 7, sum->task.bytes);
     queue.done(*sum);
     net.session(r).look_again(0);

@@ -44,18 +44,21 @@ void SumQueue::abandon(const QueuedSum& sum) {
 std::shared_ptr<QueuedSum> SumQueue::next() {
   if (line_.empty() || line_.front()->state != QueuedSum::State::decided) return nullptr;
   std::shared_ptr<QueuedSum> sum = line_.front();
-  const SumTask& task = sum->task;
-  if (task.rows == nullptr && task.in == task.out) {
-    sum->kept.reset(new (std::nothrow) std::byte[task.bytes]);
-    if (sum->kept == nullptr) {
-      close();
-      return nullptr;
-    }
-    std::memcpy(sum->kept.get(), task.in, task.bytes);
-  }
   sum->state = QueuedSum::State::running;
   sum->number = ++sums_;
   return sum;
+}
+
+bool SumQueue::keep(QueuedSum& sum) {
+  const SumTask& task = sum.task;
+  if (task.rows != nullptr || task.in != task.out) return true;
+  sum.kept.reset(new (std::nothrow) std::byte[task.bytes]);
+  if (sum.kept == nullptr) {
+    close();
+    return false;
+  }
+  std::memcpy(sum.kept.get(), task.in, task.bytes);
+  return true;
 }
 
 void SumQueue::done(QueuedSum& sum) {

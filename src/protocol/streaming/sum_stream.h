@@ -84,9 +84,11 @@ class SumQueue {
   void pass(const QueuedSum& sum);
   void abandon(const QueuedSum& sum);
 
-  // The sum to run now, whose turn has come; null: none. Closes the life where memory does not hold the copy
-  // of what is summed in place.
+  // The sum to run now, whose turn has come; null: none.
   std::shared_ptr<QueuedSum> next();
+  // A copy of what is summed in place, before anything is written there: best once its first datagrams have
+  // left, as it takes as long as many of them do. False: memory does not hold it, and the life is closed.
+  bool keep(QueuedSum& sum);
   void done(QueuedSum& sum);  // the one that was running
 
  private:
