@@ -181,7 +181,7 @@ def rows(records, ranks):
             return (pick(records, ranks=n, what=what) or {"ms": None})["ms"]
 
         for mbit, size in [*((MBIT, size) for size in SIZES), (slow_mbit(n), LONG)]:
-            same = [r for r in records if (r["ranks"], r.get("mbit"), r.get("bytes")) == (n, mbit, size)]
+            same = [r for r in records if (r["ranks"], r.get("mbit", MBIT), r.get("bytes")) == (n, mbit, size)]
             yield from rows_of_size(n, mbit, size, same, found("round trip"), arguments)
         loss = found("loss") or {}
         for percent, most in LOSSES.items():

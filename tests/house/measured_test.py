@@ -337,6 +337,15 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("streaming", wrong, "streaming/4/16M"), rows.MISS)
         without = calls(4, 16 * M, **good | {"ompi_ring": "died"})
         self.assertEqual(self.verdict("streaming", without, "streaming/4/16M/ring"), "no verdict: peer ompi ring failed")
+        # S/B of 200 Mbit/s is 701.7.
+        times = {"talweg_switch": 738.0, "gloo_ring": 1056.0}
+        slow = [record | {"mbit": 200} for record in calls(4, 16 * M, **times)]
+        self.assertEqual(self.verdict("streaming", slow, "streaming/4/16M/200"), rows.PASS)
+        self.assertEqual(self.verdict("streaming", slow, "streaming/4/16M/200/ring"), rows.PASS)
+        self.assertEqual(self.verdict("streaming", slow, "streaming/4/16M"), rows.NOT_MEASURED)
+        slower = [record | {"mbit": 200} for record in calls(4, 16 * M, **times | {"talweg_switch": 740.0})]
+        self.assertEqual(self.verdict("streaming", slower, "streaming/4/16M/200"), rows.MISS)
+        self.assertEqual(self.verdict("streaming", slower, "streaming/4/16M/200/ring"), rows.MISS)
         trip = {"ranks": 4, "what": "round trip", "ms": 0.10}
         self.assertEqual(self.verdict("streaming", [*calls(4, 4096, talweg_switch=0.119), trip], "streaming/4/4K"), rows.PASS)
         self.assertEqual(self.verdict("streaming", [*calls(4, 4096, talweg_switch=0.121), trip], "streaming/4/4K"), rows.MISS)

@@ -354,6 +354,7 @@ TEST_F(TwoRanks, WhereTheyChooseDifferentlyAllGoByTreesInTheEnd) {
       }
       // A sum that others were in in its place.
       if (const auto sum = other.queue.next()) {
+        ASSERT_TRUE(other.queue.keep(*sum));
         std::memset(sum->task.out, 7, sum->task.bytes);
         other.queue.done(*sum);
         net.session(static_cast<int>(1 - by_trees)).look_again(0);
