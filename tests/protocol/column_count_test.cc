@@ -133,13 +133,14 @@ TEST(ColumnCount, CodesSlotsAsSoManyOrSomewhatMore) {
 }
 
 TEST(ColumnCount, IsAsManyAsKeepTheNetworkBusy) {
-  constexpr std::uint64_t kMost = 500;
+  constexpr std::uint64_t kMost = 300;
   ColumnCount count;
   EXPECT_EQ(count.columns_for(8, kMost), kMost) << "nothing has been measured";
   count.ended(1000, 100'000'000, 1'000'000);  // ten rounds in the millisecond that one takes
   EXPECT_EQ(count.columns_for(8, kMost), 40U) << "four times as many";
   EXPECT_EQ(count.columns_for(800, kMost), 100U) << "eight blocks for each column";
   EXPECT_EQ(count.columns_for(100'000, kMost), kMost);
+  EXPECT_EQ(count.columns_for(0, 1000), 125U) << "the next sum may hold more";
   EXPECT_EQ(count.columns_for(8, 20), 20U);
   count.ended(10, 100'000'000, 30'000'000);  // another worker came late
   EXPECT_LT(count.columns_for(8, kMost), 45U) << "what was measured last does not hide what can be";

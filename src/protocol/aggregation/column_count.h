@@ -45,11 +45,13 @@ class ColumnCount {
   }
 
   // Columns for `own` blocks that hold something: as many as keep the network busy, or give each column
-  // kRounds of them. `most` while nothing has been measured.
+  // kRounds of them, but a part of `most`, for a sum that holds more than the one before it. All of them
+  // while nothing has been measured.
   std::uint64_t columns_for(std::uint64_t own, std::uint64_t most) const {
     if (rounds_per_ns_ == 0) return most;
     const double under_way = std::min(kAhead * rounds_per_ns_ * round_ns_, static_cast<double>(most));
-    return std::clamp<std::uint64_t>(std::max(own / kRounds, static_cast<std::uint64_t>(under_way)), 1, most);
+    return std::clamp<std::uint64_t>(std::max(own / kRounds, static_cast<std::uint64_t>(under_way)),
+                                     (most + kPart - 1) / kPart, most);
   }
   // A sum's rounds took `ns`, the shortest of them `round_ns`. Others may have begun later, and what is sent
   // waits for what was sent before: the shortest round and the quickest sum count, for a while.
@@ -84,6 +86,7 @@ class ColumnCount {
   };
   // Columns do not end together, and what is measured is less than could be.
   static constexpr double kAhead = 4;
+  static constexpr std::uint64_t kPart = 8;
   static constexpr double kForget = 9.0 / 8;
 
   std::array<Agreed, 16> agreed_{};  // shapes that a training step may have
