@@ -422,6 +422,7 @@ void SwitchStream::serve(live::SwitchClient& client) {
       const std::lock_guard guard(mutex_);
       if (stopped_ || !queue_.alive()) return;
       ended = step(client);
+      if (!queue_.alive()) return;
     }
     if (ended)
       changed_();
@@ -443,14 +444,11 @@ bool SwitchStream::step(live::SwitchClient& client) {
                               pairs ? wire::AggregationFormat::pairs : task.format,
                               task.form != protocol::SumForm::dense,
                               task.tolerance,
-                              task.rows};
+                              task.rows,
+                              &running_->kept};
     if (wish_.tolerant) vector.tolerance.losses = &running_->losses;
     again_ = sent_again(client.counters());
     client.start(vector, now + kNoDeadlineNs);
-    if (!queue_.keep(*running_)) {
-      running_ = nullptr;
-      return false;
-    }
     results_ = client.counters().results;
     progress_ns_ = now;
     silence_ns_ = task.silence_ns > 0 ? std::min(task.silence_ns, kSilenceNs) : kSilenceNs;

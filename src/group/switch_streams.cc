@@ -339,9 +339,7 @@ void SwitchStreams::abandon(QueuedSum& sum) {
   for (const Split::Part& part : parts)
     if (!part.empty) part.stream->abandon(*part.sum);
   for (const Split::Part& part : split.other) part.stream->abandon(*part.sum);
-  for (const Split::Part& part : parts)
-    if (const protocol::SumTask& task = part.sum->task; part.sum->kept != nullptr)
-      std::memcpy(task.out, part.sum->kept.get(), task.bytes);
+  for (const Split::Part& part : parts) part.sum->kept.give_back();
 }
 
 SwitchStreams::Progress SwitchStreams::look(const QueuedSum& sum) const {

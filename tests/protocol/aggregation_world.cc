@@ -74,6 +74,7 @@ void AggregationWorld::open(Job& job) {
   for (const auto& member : job.members) begin = std::min(begin, member->sum);
   for (const auto& member : job.members) {
     ++member->life;
+    if (member->running) take_back(job, *member, member->sum);
     member->running = false;
     WorkerTerms terms;
     terms.job = job.id;
@@ -106,6 +107,7 @@ void AggregationWorld::next_sum(Job& job, Member& member) {
   sum.out = member.out.data() + kGuard;
   sum.in = t.in_place ? sum.out : member.in.data();
   if (t.width > 0) sum = begin_rows(t, member);
+  if (t.in_place && t.width == 0 && member.kept.reset(sum.out, in.size())) sum.kept = &member.kept;
   member.running = true;
   if (t.width == 0 && member.worker->slots_for(sum) < job.terms.slots) hit(AggregationMark::fewer_columns);
   member.worker->start(sum, static_cast<std::uint32_t>(member.sum), now_ns_ + kPatience, now_ns_);
@@ -143,6 +145,7 @@ void AggregationWorld::crash(Job& job) {
   hit(AggregationMark::crash);
   Member& member = *job.members[random_.below(job.members.size())];
   ++member.life;
+  if (member.running) take_back(job, member, member.sum);
   member.running = false;
   after(static_cast<std::int64_t>(random_.below(3'000'000)), [this, &job] {
     ++job.epoch;

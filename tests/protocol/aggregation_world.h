@@ -122,6 +122,7 @@ class AggregationWorld {
   void expect(Job& job, std::size_t sum);
   static void expect_coded(const Job& job, Tensor& tensor, std::size_t first);
   void check(Job& job, Member& member, std::size_t sum);
+  void take_back(const Job& job, Member& member, std::size_t sum);
   void crash(Job& job);
   void deliver_to_box(Box& box, const wire::DatagramHeader& header, const std::vector<std::byte>& payload,
                       Peer from);

@@ -81,7 +81,8 @@ struct AggregationWorld::Member : DatagramSink {
   std::uint64_t life = 0;
   std::unique_ptr<AggregationWorker> worker;
   std::vector<std::byte> in, out;
-  Rows rows;  // of a sparse tensor: what `in` is then
+  KeptInput kept;  // of a sum in place
+  Rows rows;       // of a sparse tensor: what `in` is then
   RowSums row_sums;
   std::size_t sum = 0;                                                   // that it is at, or will be
   std::map<std::pair<std::uint16_t, std::uint8_t>, std::uint64_t> said;  // by slot and column: its last key

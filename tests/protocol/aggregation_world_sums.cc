@@ -268,6 +268,18 @@ void AggregationWorld::check(Job& job, Member& member, std::size_t number) {
   for (std::size_t i = 0; i < kGuard; ++i)
     if (member.out[i] != kGuardByte || member.out[member.out.size() - 1 - i] != kGuardByte)
       problem(where + ": memory beside the output was written to");
+  take_back(job, member, number);
+}
+
+// Of a sum in place, wherever it has ended: what it was made of is there again.
+void AggregationWorld::take_back(const Job& job, Member& member, std::size_t number) {
+  const Tensor& t = job.sums[number];
+  if (!t.in_place || t.width > 0) return;
+  member.kept.give_back();
+  if (!std::ranges::equal(t.inputs[member.number],
+                          std::span(member.out).subspan(kGuard, t.inputs[member.number].size())))
+    problem(fmt::format("job {} sum {} ({}) worker {}: its input did not come back", job.id, number,
+                        wire::name(t.sum.format), member.number));
 }
 
 }  // namespace talweg::protocol

@@ -317,7 +317,8 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
                     0,
                     static_cast<std::uint16_t>(lanes_.size()),
                     v.tolerance,
-                    v.rows};
+                    v.rows,
+                    v.kept};
   for (const std::string& wrong : {protocol::wrong_tolerance(sum), protocol::wrong_rows(sum)})
     if (!wrong.empty()) refuse("{}: {}", where_, wrong);
   if (v.tolerance.ppm > 0 && !options_.tolerant)

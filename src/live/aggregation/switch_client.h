@@ -94,6 +94,7 @@ struct SwitchVector {
   // Of a sparse tensor by rows: nothing is said of memory then, and the result is in rows->sums, to be
   // finished. All workers have the same `in_all`, or the sum does not end. Else null.
   const protocol::Rows* rows = nullptr;
+  protocol::KeptInput* kept = nullptr;  // of `in`, where that is `out`, for whoever may need it; or null
 };
 
 class SwitchClient {

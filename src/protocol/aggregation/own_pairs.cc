@@ -107,7 +107,9 @@ void OwnPairs::accept(std::size_t column, std::uint64_t block, std::uint64_t nex
   const std::uint64_t end = std::min(next, keys(column));
   for (std::uint64_t key = block; key < end;) {
     const std::uint64_t stop = std::min((key / kGranule + 1) * kGranule, end);
-    std::memset(sum_.out + element(column, key) * sizeof(float), 0, (stop - key) * sizeof(float));
+    const std::size_t offset = element(column, key) * sizeof(float), bytes = (stop - key) * sizeof(float);
+    if (sum_.kept != nullptr) sum_.kept->keep(offset, bytes);
+    std::memset(sum_.out + offset, 0, bytes);
     key = stop;
   }
   for (std::size_t i = 0; i < pairs.count; ++i)

@@ -242,6 +242,7 @@ void SummedTensor::accept(std::uint64_t block, std::int16_t exponent, std::span<
       sum_.rows != nullptr ? sum_.rows->sums->add(unit_of(block)) : sum_.out + offset(block);
   const std::size_t count = count_of(block);
   const std::size_t bytes = count * wire::bytes_in_memory(sum_.format);
+  if (sum_.kept != nullptr) sum_.kept->keep(offset(block), bytes);
   const BlockScale scale = scale_of(is_scaled() ? exponent : wire::kZeroExponent, workers_);
   if (scale.kind == BlockScale::Kind::not_finite) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

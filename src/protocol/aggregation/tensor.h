@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "protocol/aggregation/coded_blocks.h"
+#include "protocol/aggregation/kept_input.h"
 #include "protocol/aggregation/own_rows.h"
 #include "protocol/aggregation/row_sums.h"
 #include "protocol/aggregation/scaling.h"
@@ -76,6 +77,8 @@ struct Sum {
   // `sparse`. Not of coded formats. What all lanes come to is added to
   // rows->sums, which have been reset. Else null.
   const Rows* rows = nullptr;
+  // Has what `in` was before it is overwritten, where that is `out`; all lanes' is the same. Or null.
+  KeptInput* kept = nullptr;
 };
 
 // What is wrong with what may be missing of it; empty: nothing.

@@ -181,7 +181,6 @@ void StreamRun::go_by_trees(Actions& actions) {
       plan_->stream->pass(*sum_);
     else
       plan_->stream->abandon(*sum_);
-    if (sum_->kept != nullptr) operands_.in = sum_->kept.get();
   }
   phase_ = Phase::trees;
   const Plan& trees = *plan_->trees;

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstring>
-#include <new>
 
 #include "protocol/streaming/sum_stream.h"
 
@@ -44,21 +42,14 @@ void SumQueue::abandon(const QueuedSum& sum) {
 std::shared_ptr<QueuedSum> SumQueue::next() {
   if (line_.empty() || line_.front()->state != QueuedSum::State::decided) return nullptr;
   std::shared_ptr<QueuedSum> sum = line_.front();
+  const SumTask& task = sum->task;
+  if (task.rows == nullptr && task.in == task.out && !sum->kept.reset(task.out, task.bytes)) {
+    close();
+    return nullptr;
+  }
   sum->state = QueuedSum::State::running;
   sum->number = ++sums_;
   return sum;
-}
-
-bool SumQueue::keep(QueuedSum& sum) {
-  const SumTask& task = sum.task;
-  if (task.rows != nullptr || task.in != task.out) return true;
-  sum.kept.reset(new (std::nothrow) std::byte[task.bytes]);
-  if (sum.kept == nullptr) {
-    close();
-    return false;
-  }
-  std::memcpy(sum.kept.get(), task.in, task.bytes);
-  return true;
 }
 
 void SumQueue::done(QueuedSum& sum) {

@@ -30,8 +30,8 @@ struct QueuedSum {
   std::uint32_t life = 0;
   std::uint32_t number = 0;  // from 1, once it is running
   SumTask task;
-  std::unique_ptr<std::byte[]> kept;  // of a task in place: its input
-  SumLosses losses;                   // of a task of which a part may be missing, once it is done
+  KeptInput kept;    // of a task in place: its input, as far as it has been overwritten
+  SumLosses losses;  // of a task of which a part may be missing, once it is done
 };
 
 // What a vector takes otherwise, and at least. Where they are not the same on all ranks it goes by trees.
@@ -64,8 +64,8 @@ class SumStream {
   virtual void learn(const SumTask& task, const VectorSample& sample) = 0;
   virtual void go(QueuedSum& sum, const SumTask& task) = 0;
   virtual void pass(QueuedSum& sum) = 0;
-  // Its memory is not touched any more once this returns; what was summed in place may have its input back.
-  // Ends the life that it is of.
+  // Its memory is not touched any more once this returns; what was summed in place has its input back. Ends
+  // the life that it is of.
   virtual void abandon(QueuedSum& sum) = 0;
   // Whoever drives the session tells it when this may have changed: Session::look_again.
   virtual Progress look(const QueuedSum& sum) const = 0;
@@ -84,11 +84,9 @@ class SumQueue {
   void pass(const QueuedSum& sum);
   void abandon(const QueuedSum& sum);
 
-  // The sum to run now, whose turn has come; null: none.
+  // The sum to run now, whose turn has come; null: none, or memory does not hold the input of one in place,
+  // and the life is closed. Before what is summed in place is overwritten it is kept (QueuedSum::kept).
   std::shared_ptr<QueuedSum> next();
-  // A copy of what is summed in place, before anything is written there: best once its first datagrams have
-  // left, as it takes as long as many of them do. False: memory does not hold it, and the life is closed.
-  bool keep(QueuedSum& sum);
   void done(QueuedSum& sum);  // the one that was running
 
  private:
