@@ -37,14 +37,16 @@ constexpr std::size_t kRows = 16 * 1024;
 constexpr double kRowsOnAny = 0.25;
 constexpr int kLockTries = 50;  // tries to let another thread have the lock
 constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
+constexpr std::int64_t kFirstNs = 3'000 * live::kMillisecondNs;     // for the first, as all ranks have joined
 constexpr const char* kGivenUp = "a sum was given up, here or on another rank";
 
 // The median.
-double seconds_of(live::SwitchClient& client, const live::SwitchVector& vector, int times) {
+double seconds_of(live::SwitchClient& client, const live::SwitchVector& vector, int times,
+                  std::int64_t deadline_ns = kMeasureNs) {
   std::vector<std::int64_t> took;
   for (int i = 0; i < times; ++i) {
     const std::int64_t begin_ns = live::now_ns();
-    client.all_reduce(vector, begin_ns + kMeasureNs);
+    client.all_reduce(vector, begin_ns + deadline_ns);
     took.push_back(live::now_ns() - begin_ns);
   }
   std::ranges::nth_element(took, took.begin() + times / 2);
@@ -52,13 +54,13 @@ double seconds_of(live::SwitchClient& client, const live::SwitchVector& vector, 
 }
 
 double seconds_of_sum(live::SwitchClient& client, const std::vector<float>& data, std::vector<float>& sum,
-                      wire::AggregationFormat format, int times) {
+                      wire::AggregationFormat format, int times, std::int64_t deadline_ns = kMeasureNs) {
   sum.resize(data.size());
   const std::size_t size = data.size() * sizeof(float);
   return seconds_of(client,
                     {reinterpret_cast<const std::byte*>(data.data()),
                      reinterpret_cast<std::byte*>(sum.data()), size, size, format},
-                    times);
+                    times, deadline_ns);
 }
 
 // Of what each rank holds so many are on any rank, where they hold them independently of each other.
@@ -223,7 +225,12 @@ void SwitchStream::serve() {
       open(client, cost);
       serve(client);
       why = kGivenUp;
-      if (!stopped_) client.give_up(ErrorCode::aborted, why);
+      if (!stopped_) {
+        // Another rank may have been the first to find that the switch is lost.
+        client.hear();
+        if (running_ != nullptr) check_silence(client, live::now_ns(), silence_ns_ / 2);
+        client.give_up(ErrorCode::aborted, why);
+      }
       fault = false;
     } catch (const Error& e) {
       why = e.what();
@@ -242,7 +249,7 @@ void SwitchStream::serve() {
 SwitchStream::Cost SwitchStream::tried(live::SwitchClient& client) const {
   const std::vector<float> few(kShortElements, 1.0F);
   std::vector<float> sum;
-  seconds_of_sum(client, few, sum, format_of(wish_, DataType::f32).value(), 1);
+  seconds_of_sum(client, few, sum, format_of(wish_, DataType::f32).value(), 1, kFirstNs);
   return {};
 }
 
@@ -254,7 +261,8 @@ SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   const std::vector<float> few(kShortElements, 1.0F), many(kLongElements, 1.0F);
   std::vector<float> sum;
   const wire::AggregationFormat format = format_of(wish_, DataType::f32).value();
-  seconds_of_sum(client, few, sum, format, 2);
+  seconds_of_sum(client, few, sum, format, 1, kFirstNs);
+  seconds_of_sum(client, few, sum, format, 1);
   const double of_few = seconds_of_sum(client, few, sum, format, kShortSums);
   const double of_many = seconds_of_sum(client, many, sum, format, kLongSums);
   const auto [of_pairs, pairs] =
@@ -470,12 +478,18 @@ bool SwitchStream::step(live::SwitchClient& client) {
       results != results_ || now < client.busy_until_ns()) {
     results_ = results;
     progress_ns_ = now;
-  } else if (now - progress_ns_ > silence_ns_) {
-    const std::string why = client.why_silent(progress_ns_);
-    throw_error(ErrorCode::timeout, "nothing has come of a sum for {:.2g} s{}{}",
-                static_cast<double>(silence_ns_) * 1e-9, why.empty() ? "" : ": ", why);
+  } else {
+    check_silence(client, now, silence_ns_);
   }
   return false;
+}
+
+void SwitchStream::check_silence(const live::SwitchClient& client, std::int64_t now,
+                                 std::int64_t most_ns) const {
+  if (now - progress_ns_ <= most_ns || now < client.busy_until_ns()) return;
+  const std::string why = client.why_silent(progress_ns_);
+  throw_error(ErrorCode::timeout, "nothing has come of a sum for {:.2g} s{}{}",
+              static_cast<double>(now - progress_ns_) * 1e-9, why.empty() ? "" : ": ", why);
 }
 
 void SwitchStream::wait(const live::SwitchClient& client) const {

@@ -120,6 +120,8 @@ class SwitchClient {
   // where no results come by multicast.
   std::array<int, 3> sockets() const { return {socket_.fd(), line_->socket().get(), ear_ ? ear_->fd() : -1}; }
   std::int64_t next_time_ns() const;
+  // What the switch has said of the job, without a look at datagrams. Throws Error as step() does.
+  void hear();
   // start(), and step() until it is done.
   void all_reduce(const SwitchVector& vector, std::int64_t deadline_ns);
 
@@ -162,7 +164,6 @@ class SwitchClient {
   bool wait_for_answer() const;
   bool receive(std::int64_t now_ns);
   void take(UdpReceiver::Datagram& datagram, bool by_group, std::int64_t now_ns);
-  void hear();
   void join_group(const wire::SwitchGroup& group);
   void say(const wire::SwitchHears& word);
   std::string perhaps_its_version() const;
