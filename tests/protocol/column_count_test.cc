@@ -93,6 +93,14 @@ TEST(ColumnCount, IsNoneOfSumsThatItSavesNothing) {
   EXPECT_FALSE(fewer(kSlots, false, AggregationFormat::f32)) << "dense: every round has data";
   EXPECT_FALSE(fewer(7, true, AggregationFormat::f32)) << "few columns";
   EXPECT_FALSE(fewer(kSlots, true, AggregationFormat::scaled)) << "has exponents of its own";
+  const Rows rows;
+  Sum sum{.sparse = true};
+  EXPECT_TRUE(ColumnCount::is_for(sum, kSlots));
+  sum.format = AggregationFormat::pairs;
+  EXPECT_FALSE(ColumnCount::is_for(sum, kSlots)) << "goes from one key to another";
+  sum.format = AggregationFormat::f32;
+  sum.rows = &rows;
+  EXPECT_FALSE(ColumnCount::is_for(sum, kSlots)) << "by rows: known from these";
 }
 
 TEST(ColumnCount, IsSaidInTheLastRoundOfTheFirstColumnAlone) {
@@ -160,6 +168,9 @@ TEST(ColumnCount, RemembersTheShapesOfAStep) {
   EXPECT_EQ(count.slots_for(sum), 1U);
   sum.block = 256;
   EXPECT_EQ(count.slots_for(sum), 3U);
+  sum.format = AggregationFormat::i32;
+  EXPECT_EQ(count.slots_for(sum), 0U);
+  sum.format = AggregationFormat::f32;
   sum.count = 1;
   EXPECT_EQ(count.slots_for(sum), 0U);
 }
