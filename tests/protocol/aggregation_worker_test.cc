@@ -472,6 +472,30 @@ TEST(AggregationWorker, IsRefusedForGoodOrHeldBackForAWhile) {
             "sum 1 of job 1, epoch 1: worker 0 is refused: the job was announced with fewer workers");
 }
 
+TEST(AggregationWorker, WhatIsHeldBackIsSentWhenTheSwitchHasSaidWhateverItSaysMeanwhile) {
+  for (const std::uint32_t wait_us : {200U, 5000U}) {
+    Bench bench(1);
+    bench.start({1, 1});
+    bench.sink.take();
+    bench.refusal({wire::AggregationReason::busy, 700, AggregationType::contribution});
+    AggregationEntry missing;
+    missing.block = 0;
+    missing.yours = true;
+    bench.say(AggregationType::missing, 0, missing, nullptr, {0});
+    EXPECT_THAT(bench.sink.take(), IsEmpty());
+    bench.refusal({wire::AggregationReason::busy, wait_us, AggregationType::query});
+    for (const std::int64_t now_ns : {200'000, 699'999}) {
+      bench.worker.on_time(now_ns);
+      EXPECT_THAT(bench.sink.take(), IsEmpty()) << wait_us;
+    }
+    bench.worker.on_time(700'000);
+    const auto sent = bench.sink.take();
+    ASSERT_THAT(sent, SizeIs(1)) << wait_us;
+    EXPECT_EQ(sent[0].type(), AggregationType::contribution);
+    EXPECT_EQ(bench.worker.counters().asked_for, 0U);
+  }
+}
+
 TEST(AggregationWorker, DoesNotFollowASwitchOutOfItsTensorOrPastWhatItHas) {
   const struct {
     const char* what;
