@@ -266,6 +266,57 @@ TEST(AggregationRate, ChangesWhileResultsWait) {
   s.box.pace_results(2, kResultRate);  // of no job that is open: nothing
 }
 
+// One slot goes on without its results until more of them wait than columns have.
+TEST(AggregationRate, OfMoreResultsThanCanWaitTheFirstIsGivenUpAndSentToWhoAsksForIt) {
+  RatedSwitch s(rated());
+  const std::uint16_t first = s.fill_burst();
+  std::uint64_t round = 0;
+  const auto go_on = [&] {
+    const std::uint64_t block = kRatedSlots * (round + 1) - 1;
+    const std::vector<std::int32_t> values(1000, 1);
+    EXPECT_THAT(s.hand(s.header(0, 1, kRatedSlots - 1),
+                       s.payload({{block, block + kRatedSlots, values, 0, round % 2 == 1}})),
+                IsEmpty());
+    ++round;
+  };
+  for (int waiting = 1; waiting < 2 * kRatedSlots; ++waiting) go_on();
+  const auto before = s.ask_slot(first);
+  ASSERT_THAT(before, SizeIs(1));
+  EXPECT_EQ(before[0].type(), AggregationType::refusal);
+  go_on();
+  expect_sum(s.ask_slot(first), To::one, first);
+  const std::vector<Said> said = s.until(1'000'000'000);
+  ASSERT_THAT(said, SizeIs(2)) << "the two that its cells still have";
+  for (const Said& one : said) EXPECT_EQ(one.header.own16, kRatedSlots - 1);
+}
+
+// To all by multicast, and no longer: what waits takes another time then.
+TEST(AggregationRate, WhoAsksIsToldWhenToAskAgainAsResultsAreSentNow) {
+  for (const bool once : {true, false}) {
+    SCOPED_TRACE(once ? "by multicast" : "to each");
+    JobTerms terms = rated();
+    terms.workers = 4;
+    RatedSwitch s(terms);
+    s.box.send_once(1, !once);
+    std::uint16_t slot = 0;
+    for (int waiting = 0; waiting < 12; ++slot) {
+      std::vector<Said> said;
+      for (std::uint16_t worker = 0; worker < terms.workers; ++worker)
+        said = s.hand(s.header(worker, 1, slot),
+                      s.payload({{slot, kNeverNext, std::vector<std::int32_t>(1000, 1)}}));
+      waiting += said.empty() ? 1 : 0;
+    }
+    s.box.send_once(1, once);
+    const auto told = s.ask_slot(--slot);
+    ASSERT_THAT(told, SizeIs(1));
+    ASSERT_EQ(told[0].type(), AggregationType::refusal);
+    const std::int64_t wait_ns = std::int64_t{told[0].refusal.wait_us} * 1000;
+    EXPECT_THAT(s.until(wait_ns * 3 / 4), SizeIs(::testing::Lt(12U)));
+    s.until(wait_ns);
+    expect_sum(s.ask_slot(slot), To::one, 4);
+  }
+}
+
 TEST(AggregationRate, GivesNoNewBurstWhenItIsSetToWhatItIs) {
   RatedSwitch s(rated());
   const std::uint16_t slot = s.fill_burst();
