@@ -220,6 +220,7 @@ TEST(SwitchTree, HasThreadsAndSlotsThatAllOfItsSwitchesHave) {
   }));
 }
 
+// C16 of SwitchML's conformance cases
 TEST(SwitchTree, SumsAreRightWhateverIsLostOnWhicheverHop) {
   for (const int hop : {0, 1, 2}) {
     SwitchServiceOptions top, rack;

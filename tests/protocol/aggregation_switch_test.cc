@@ -462,6 +462,5 @@ TEST(AggregationSwitch, WhoExceedsItsRateIsToldWhenToComeAgain) {
   expect_sum(one.send(0, operation, {0, kNeverNext, {1}, 0, operation % 2 == 0}), To::all, 1);
 }
 
-// C16
 }  // namespace
 }  // namespace talweg::protocol
