@@ -1,5 +1,5 @@
-// Workers that speak SwitchML's wire to a switch: over a way that loses, and against the apparent bugs of the
-// published client. Its comments have the numbers of conformance cases.
+// Workers that speak SwitchML's wire to a switch: over a way that loses, copies and delays, and against the
+// apparent bugs of the published client. Its comments have the numbers of conformance cases.
 #include "protocol/aggregation/switchml_worker.h"
 
 #include <gmock/gmock.h>
@@ -9,8 +9,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "base/random.h"
@@ -33,7 +34,19 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-// Some workers, in place, and the switch; packets arrive in the order in which they were sent, or are lost.
+constexpr RoundTimes kTimes = {10 * kMillisecond, kMillisecond, 100 * kMillisecond};
+
+// How often packets are lost, come twice, and come late: by anything up to twenty milliseconds, so after
+// those that were sent later, after they have been sent again, and in later sums.
+struct Way {
+  double loss = 0;
+  double copies = 0;
+  double delays = 0;
+};
+constexpr Way kBadWay = {0.1, 0.1, 0.1};
+
+// Some workers, in place, and the switch. What its wire cannot tell from the next round's does not reach the
+// switch: a packet whose slot has ended the round after its own.
 struct Line {
   struct Worker : PacketSink {
     Line* line = nullptr;
@@ -41,19 +54,24 @@ struct Line {
     std::vector<std::byte> data;
     std::unique_ptr<SwitchmlWorker> worker;
     std::vector<wire::SwitchmlHeader> sent;
+    std::vector<std::uint64_t> rounds;  // by slot, the one it is at: its versions take turns
     void send(std::span<const std::byte> packet) override {
       wire::SwitchmlHeader header;
       ASSERT_EQ(wire::decode(packet, header), nullptr);
       sent.push_back(header);
-      if (line->loses()) return;
-      line->queue.push_back(
-          [l = line, n = number, copy = std::vector<std::byte>(packet.begin(), packet.end())] {
-            l->at_switch(n, copy);
-          });
+      std::uint64_t& round = rounds.at(header.slot);
+      if ((round % 2 == 1) != header.version) ++round;
+      line->carry([l = line, n = number, slot = header.slot, round,
+                   copy = std::vector<std::byte>(packet.begin(), packet.end())] {
+        if (round + 2 <= l->ended[slot])
+          ++l->too_old;
+        else
+          l->at_switch(n, copy);
+      });
     }
   };
-  Line(std::size_t workers, std::uint16_t slots, std::uint64_t seed, double loss)
-      : random(seed), loss_(loss), box({64 << 20, 4, 1e12}) {
+  Line(std::size_t workers, std::uint16_t slots, std::uint64_t seed = 1, Way is = {})
+      : random(seed), way(is), box({64 << 20, 4, 1e12}), ended(slots, 0) {
     std::vector<std::uint64_t> hosts;
     for (std::size_t w = 0; w < workers; ++w) hosts.push_back(w);
     EXPECT_FALSE(box.open(SwitchmlTerms{1, hosts, slots, 64, 1e12}));
@@ -61,28 +79,37 @@ struct Line {
       members.push_back(std::make_unique<Worker>());
       members[w]->line = this;
       members[w]->number = w;
+      members[w]->rounds.assign(slots, 0);
       members[w]->worker = std::make_unique<SwitchmlWorker>(
-          SwitchmlWorkerTerms{static_cast<std::uint8_t>(workers),
-                              0,
-                              slots,
-                              64,
-                              {10 * kMillisecond, kMillisecond, 100 * kMillisecond}},
-          *members[w]);
+          SwitchmlWorkerTerms{static_cast<std::uint8_t>(workers), 0, slots, 64, kTimes}, *members[w]);
     }
   }
-  bool loses() { return lose ? lose() : random.uniform() < loss_; }
+  bool chance(double of) { return of > 0 && random.uniform() < of; }
+  void carry(const std::function<void()>& arrival) {
+    if (lose ? lose() : chance(way.loss)) return;
+    for (int copies = chance(way.copies) ? 2 : 1; copies > 0; --copies) {
+      std::int64_t delay_ns = 1000;
+      if (chance(way.delays))
+        delay_ns += static_cast<std::int64_t>(random.below(20 * kMillisecond >> random.below(16)));
+      queue.emplace(now_ns + delay_ns, arrival);  // after those that are there for the same time
+    }
+  }
   void at_switch(std::size_t worker, const std::vector<std::byte>& packet) {
-    for (const SwitchAction& action : box.on_switchml(packet, {worker, 1}, now_ns))
-      for (const Peer& peer : action.peers) {
-        if (loses()) continue;
-        queue.push_back([this, to = peer.host,
-                         copy = std::vector<std::byte>(action.payload.begin(), action.payload.end())] {
+    for (const SwitchAction& action : box.on_switchml(packet, {worker, 1}, now_ns)) {
+      wire::SwitchmlHeader header;
+      ASSERT_EQ(wire::decode(action.payload, header), nullptr);
+      if (action.to == SwitchAction::To::all) ++ended[header.slot];
+      for (const Peer& peer : action.peers)
+        carry([this, to = peer.host, of = sums,
+               copy = std::vector<std::byte>(action.payload.begin(), action.payload.end())] {
+          if (of != sums) ++of_earlier_sums;
           members[to]->worker->on(copy, now_ns);
         });
-      }
+    }
   }
   // Everybody sums; false: not within the deadline.
   bool sum(SwitchmlElements elements, std::int64_t patience_ns = 1000 * kMillisecond * 60) {
+    ++sums;
     for (auto& m : members)
       m->worker->start({m->data.data(), m->data.data(), m->data.size() / 4, elements}, now_ns + patience_ns,
                        now_ns);
@@ -91,15 +118,14 @@ struct Line {
                          [](const auto& m) { return m->worker->done() || m->worker->failure(); });
     };
     while (!over()) {
-      while (!queue.empty()) {
-        now_ns += 1000;
-        const auto event = std::move(queue.front());
-        queue.pop_front();
-        event();
-      }
       std::int64_t next = std::numeric_limits<std::int64_t>::max();
       for (auto& m : members) next = std::min(next, m->worker->next_time_ns());
-      if (over()) break;
+      if (!queue.empty() && queue.begin()->first <= next) {
+        const auto event = queue.extract(queue.begin());
+        now_ns = std::max(now_ns, event.key());
+        event.mapped()();
+        continue;
+      }
       now_ns = std::max(now_ns, next);
       for (auto& m : members) m->worker->on_time(now_ns);
     }
@@ -107,21 +133,24 @@ struct Line {
   }
 
   Random random;
-  double loss_;
+  Way way;
   AggregationSwitch box;
   std::vector<std::unique_ptr<Worker>> members;
-  std::deque<std::function<void()>> queue;
+  std::multimap<std::int64_t, std::function<void()>> queue;  // by the time at which they happen
   std::function<bool()> lose;
+  std::vector<std::uint64_t> ended;  // rounds of each slot
+  std::uint64_t sums = 0, too_old = 0, of_earlier_sums = 0;
   std::int64_t now_ns = 0;
 };
 
-// Tensors of every length against the pool's, one after the other, with loss, in place.
-void sum_under_loss(std::uint64_t seed) {
+// Tensors of every length against the pool's, one after the other, in place; every third seed without loss.
+// Adds how many results came in later sums than theirs.
+void sum_under_loss(std::uint64_t seed, std::uint64_t* of_earlier_sums = nullptr, int tensors = 4) {
   Random random(seed, 7);
   const std::size_t workers = 1 + random.below(5);
   const auto slots = static_cast<std::uint16_t>(1 + random.below(6));
-  Line line(workers, slots, seed, seed % 3 == 0 ? 0 : 0.1);
-  for (int tensor = 0; tensor < 4; ++tensor) {
+  Line line(workers, slots, seed, {seed % 3 == 0 ? 0 : 0.1, 0.1, 0.1});
+  for (int tensor = 0; tensor < tensors; ++tensor) {
     const std::size_t count = random.below(64 * slots * 3);
     const bool integers = random.below(2) == 0;
     std::vector<std::uint32_t> ints(count);
@@ -146,11 +175,15 @@ void sum_under_loss(std::uint64_t seed) {
             << "seed " << seed << " element " << i;
     }
   }
+  if (of_earlier_sums != nullptr) *of_earlier_sums += line.of_earlier_sums;
 }
 
-// C4, C6, C7, C20
-TEST(SwitchmlWorker, SumsAreRightAndTheSameEverywhereForEveryLengthUnderLoss) {
-  for (std::uint64_t seed = 1; seed <= 60 && !HasFatalFailure(); ++seed) sum_under_loss(seed);
+// C4, C6, C7, C8, C20
+TEST(SwitchmlWorker, SumsAreRightAndTheSameEverywhereForEveryLengthUnderLossCopiesAndDelays) {
+  std::uint64_t of_earlier_sums = 0;
+  for (std::uint64_t seed = 1; seed <= 60 && !HasFatalFailure(); ++seed)
+    sum_under_loss(seed, &of_earlier_sums);
+  EXPECT_GT(of_earlier_sums, 20U);
 }
 
 TEST(SwitchmlWorker, SumsAreRightUnderLossForManyMoreSeeds) {
@@ -158,9 +191,14 @@ TEST(SwitchmlWorker, SumsAreRightUnderLossForManyMoreSeeds) {
     sum_under_loss(seed);
 }
 
+// C9
+TEST(SwitchmlWorker, SumsAreRightUnderLossCopiesAndDelaysWhenTheJobByteHasWrappedTwice) {
+  for (std::uint64_t seed = 61; seed <= 62 && !HasFatalFailure(); ++seed) sum_under_loss(seed, nullptr, 600);
+}
+
 // C5; bug (a): the published client sends a lost packet of its first burst again under the next one's number
 TEST(SwitchmlWorker, APacketThatIsLostFromTheFirstBurstIsSentAgainAsItself) {
-  Line line(1, 4, 1, 0);
+  Line line(1, 4);
   int nth = 0;
   line.lose = [&] { return ++nth == 2; };  // the second packet
   std::vector<float> values(64 * 4);
@@ -176,7 +214,7 @@ TEST(SwitchmlWorker, APacketThatIsLostFromTheFirstBurstIsSentAgainAsItself) {
 
 // Bug (b): of a tensor shorter than the pool the published client stops the wrong timers
 TEST(SwitchmlWorker, NothingIsSentAgainOnceItsResultIsHere) {
-  Line line(2, 16, 1, 0);
+  Line line(2, 16);
   for (const std::size_t blocks : {1, 3, 16, 17, 40}) {
     for (auto& m : line.members) m->data = bytes_of(std::vector<float>(64 * blocks, 1.5F));
     ASSERT_TRUE(line.sum(SwitchmlElements::f32));
@@ -189,7 +227,7 @@ TEST(SwitchmlWorker, NothingIsSentAgainOnceItsResultIsHere) {
 
 // The published client sends packet k on the result of packet k - L alone
 TEST(SwitchmlWorker, ASlotIsNotUsedAgainBeforeItsResultIsHereAlsoByShortTensors) {
-  Line line(1, 4, 1, 0);
+  Line line(1, 4);
   // 3 blocks and 3 exponents in 4 slots: packet 4 is ready when the result of packet 1 is here, and takes the
   // slot of packet 0, whose result is lost.
   int nth = 0;
@@ -208,7 +246,7 @@ TEST(SwitchmlWorker, ASlotIsNotUsedAgainBeforeItsResultIsHereAlsoByShortTensors)
 // C11
 TEST(SwitchmlWorker, BlocksThatAreZeroTinyInfiniteOrOfLargestMantissasAreDefined) {
   for (const std::size_t workers : {1, 3, 5, 6, 7}) {
-    Line line(workers, 4, 1, 0);
+    Line line(workers, 4);
     const float almost_two = std::nextafter(2.0F, 0.0F);
     const float block_values[] = {0, 1e-40F, 0x1p-120F, almost_two, -almost_two, INFINITY, NAN, 0x1p127F};
     std::vector<float> values;
@@ -226,7 +264,7 @@ TEST(SwitchmlWorker, BlocksThatAreZeroTinyInfiniteOrOfLargestMantissasAreDefined
 
 // C13, C19
 TEST(SwitchmlWorker, WhoseSwitchIsSilentSendsLessAndLessOftenAndFailsAtItsDeadline) {
-  Line line(2, 1, 1, 0);
+  Line line(2, 1);
   line.lose = [] { return true; };
   for (auto& m : line.members) m->data = bytes_of(std::vector<float>(64, 1));
   EXPECT_FALSE(line.sum(SwitchmlElements::i32, 1000 * kMillisecond));
@@ -242,7 +280,7 @@ TEST(SwitchmlWorker, WhoseSwitchIsSilentSendsLessAndLessOftenAndFailsAtItsDeadli
 
 // C10
 TEST(SwitchmlWorker, MoreThanThirtyTwoWorkersAreRefused) {
-  Line line(1, 1, 1, 0);
+  Line line(1, 1);
   EXPECT_THROW(SwitchmlWorker({33, 0, 4, 64, {}}, *line.members[0]), Error);
   EXPECT_THROW(SwitchmlWorker({2, 0, 0, 64, {}}, *line.members[0]), Error);
   EXPECT_THROW(SwitchmlWorker({2, 0, 4, 128, {}}, *line.members[0]), Error);
