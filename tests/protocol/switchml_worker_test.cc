@@ -143,13 +143,71 @@ struct Line {
   std::int64_t now_ns = 0;
 };
 
+// One worker that is its job's only one, so that what it sends is its result too; answered by hand.
+struct Alone : PacketSink {
+  explicit Alone(std::uint16_t slots) : worker({1, 0, slots, 64, kTimes}, *this) {}
+  void send(std::span<const std::byte> packet) override { sent.emplace_back(packet.begin(), packet.end()); }
+  void start(std::size_t blocks, SwitchmlElements elements) {
+    std::vector<float> values(64 * blocks);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
+    data = bytes_of(values);
+    sent.clear();
+    worker.start({data.data(), data.data(), values.size(), elements}, now_ns + 60'000 * kMillisecond, now_ns);
+  }
+  wire::SwitchmlHeader header(std::size_t nth) const {
+    wire::SwitchmlHeader header;
+    EXPECT_EQ(wire::decode(sent.at(nth), header), nullptr);
+    return header;
+  }
+  void answer(std::size_t nth) {
+    const std::vector<std::byte> packet = sent.at(nth);  // others may be sent meanwhile
+    worker.on(packet, now_ns);
+  }
+  // Integers of one's own, under this header.
+  void forge(const wire::SwitchmlHeader& header) {
+    std::vector<std::byte> packet(wire::switchml_bytes(header.elements), std::byte{0x11});
+    wire::encode(header, packet.data());
+    worker.on(packet, now_ns);
+  }
+  // The same, and nothing comes of it.
+  void forge_in_vain(const wire::SwitchmlHeader& header) {
+    SCOPED_TRACE(::testing::Message() << "job " << int{header.job} << " packet " << header.packet << " slot "
+                                      << header.slot << " version " << header.version);
+    const std::vector<std::byte> before = data;
+    const std::size_t packets = sent.size();
+    const std::int64_t next_ns = worker.next_time_ns();
+    const bool done = worker.done();
+    forge(header);
+    EXPECT_EQ(data, before);
+    EXPECT_EQ(sent.size(), packets);
+    EXPECT_EQ(worker.next_time_ns(), next_ns);
+    EXPECT_EQ(worker.done(), done);
+  }
+  // Nothing comes until something is sent again; returns how long that took.
+  std::int64_t wait_in_vain() {
+    const std::int64_t start_ns = now_ns;
+    for (const std::size_t packets = sent.size(); sent.size() == packets && !worker.failure();) {
+      now_ns = std::max(now_ns, worker.next_time_ns());
+      worker.on_time(now_ns);
+    }
+    return now_ns - start_ns;
+  }
+
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<std::byte> data;
+  SwitchmlWorker worker;
+  std::int64_t now_ns = 0;
+};
+
 // Tensors of every length against the pool's, one after the other, in place; every third seed without loss.
 // Adds how many results came in later sums than theirs.
 void sum_under_loss(std::uint64_t seed, std::uint64_t* of_earlier_sums = nullptr, int tensors = 4) {
   Random random(seed, 7);
   const std::size_t workers = 1 + random.below(5);
   const auto slots = static_cast<std::uint16_t>(1 + random.below(6));
-  Line line(workers, slots, seed, {seed % 3 == 0 ? 0 : 0.1, 0.1, 0.1});
+  Way way = kBadWay;
+  if (seed % 3 == 0) way.loss = 0;
+  Line line(workers, slots, seed, way);
   for (int tensor = 0; tensor < tensors; ++tensor) {
     const std::size_t count = random.below(64 * slots * 3);
     const bool integers = random.below(2) == 0;
@@ -194,6 +252,124 @@ TEST(SwitchmlWorker, SumsAreRightUnderLossForManyMoreSeeds) {
 // C9
 TEST(SwitchmlWorker, SumsAreRightUnderLossCopiesAndDelaysWhenTheJobByteHasWrappedTwice) {
   for (std::uint64_t seed = 61; seed <= 62 && !HasFatalFailure(); ++seed) sum_under_loss(seed, nullptr, 600);
+}
+
+// C8, C9: of four slots, and the second of two sums, so that jobs, slots and versions are not all zero
+TEST(SwitchmlWorker, AResultOfAnotherJobSlotOrVersionOrThatNothingWasSentForOrThatIsHereChangesNothing) {
+  for (const SwitchmlElements elements : {SwitchmlElements::i32, SwitchmlElements::f32}) {
+    Alone alone(4);
+    alone.start(3, SwitchmlElements::i32);
+    for (std::size_t n = 0; n < 3; ++n) alone.answer(n);
+    ASSERT_TRUE(alone.worker.done());
+    // Floats take twice as many packets as blocks, the first three at once: nothing is sent for one slot.
+    constexpr std::uint32_t kPackets = 6;
+    alone.start(elements == SwitchmlElements::i32 ? kPackets : kPackets / 2, elements);
+    for (std::uint32_t n = 0; n < kPackets; ++n) {
+      const wire::SwitchmlHeader expected = alone.header(n);
+      ASSERT_EQ(expected.packet, n);
+      for (const int job : {-1, 1, 128}) {
+        wire::SwitchmlHeader other = expected;
+        other.job = static_cast<std::uint8_t>(other.job + job);
+        alone.forge_in_vain(other);
+      }
+      for (const unsigned slot : {1, 2, 3, 4, 0x4000}) {
+        wire::SwitchmlHeader other = expected;
+        other.slot = static_cast<std::uint16_t>(other.slot ^ slot);
+        alone.forge_in_vain(other);
+      }
+      wire::SwitchmlHeader other = expected;
+      other.version = !other.version;
+      alone.forge_in_vain(other);
+      // As they will be, but not sent yet, or beyond the last.
+      for (auto packet = static_cast<std::uint32_t>(alone.sent.size()); packet < kPackets + 2; ++packet) {
+        wire::SwitchmlHeader later = expected;
+        const unsigned place = expected.slot + (expected.version ? 4U : 0U) + packet - n;
+        later.packet = packet;
+        later.slot = static_cast<std::uint16_t>(place % 4);
+        later.version = place % 8 >= 4;
+        alone.forge_in_vain(later);
+      }
+      other = expected;
+      other.packet = 0xffff'ffff;
+      alone.forge_in_vain(other);
+      EXPECT_FALSE(alone.worker.done());
+      alone.answer(n);
+      alone.forge_in_vain(expected);
+    }
+    ASSERT_TRUE(alone.worker.done());
+    const std::vector<float> values = floats_of(alone.data);
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], static_cast<float>(i + 1), 1e-4F);
+  }
+}
+
+// C9
+TEST(SwitchmlWorker, TheJobByteWrapsAndTellsEachSumFromThoseNextToIt) {
+  Alone alone(2);
+  for (int sum = 0; sum < 600; ++sum) {
+    alone.start(1, SwitchmlElements::i32);
+    ASSERT_EQ(alone.sent.size(), 1U);
+    wire::SwitchmlHeader header = alone.header(0);
+    ASSERT_EQ(header.job, sum % 256);
+    --header.job;
+    alone.forge_in_vain(header);
+    ASSERT_FALSE(alone.worker.done());
+    alone.answer(0);
+    ASSERT_TRUE(alone.worker.done());
+  }
+}
+
+// Karn's rule: the answer may be to the first sending or to the last
+TEST(SwitchmlWorker, ALateAnswerToAPacketThatWasSentAgainDoesNotChangeHowLongTheNextOneWaits) {
+  Alone alone(1);
+  alone.start(14, SwitchmlElements::i32);
+  const auto answer_after = [&](std::int64_t after_ns) {
+    alone.now_ns += after_ns;
+    alone.answer(alone.sent.size() - 1);
+  };
+  // The packets next are all answered late, this long after they were sent for the last time.
+  const auto each_waits = [&](std::int64_t wait_ns) {
+    for (const int times : {1, 2})
+      for (const std::int64_t after_ns : {std::int64_t{1000}, wait_ns / 2, wait_ns - 1000}) {
+        for (int again = 0; again < times; ++again)
+          EXPECT_EQ(alone.wait_in_vain(), wait_ns << again) << "before the answer after " << after_ns;
+        answer_after(after_ns);
+      }
+  };
+  each_waits(kTimes.first_ns);  // nothing has been measured
+  answer_after(4 * kMillisecond);
+  each_waits(12 * kMillisecond);  // four, and four times its half
+  EXPECT_EQ(alone.header(alone.sent.size() - 1).packet, 13U);
+  EXPECT_EQ(alone.wait_in_vain(), 12 * kMillisecond);
+}
+
+// C20: across runs, and pools of any size
+TEST(SwitchmlWorker, TheSameInputsHaveTheSameBitsWhateverIsLostCopiedOrLate) {
+  constexpr std::size_t kWorkers = 5;
+  const auto results_of = [](std::uint16_t slots, std::uint64_t seed, const Way& way) {
+    Line line(kWorkers, slots, seed, way);
+    Random random(20);  // of the inputs: the same each time
+    std::vector<std::vector<std::byte>> results;
+    for (const SwitchmlElements elements :
+         {SwitchmlElements::f32, SwitchmlElements::i32, SwitchmlElements::f32}) {
+      const std::size_t count = 64 * 10 - 7;
+      for (auto& m : line.members) {
+        std::vector<float> values(count);
+        int exponent = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          if (i % 64 == 0) exponent = static_cast<int>(random.below(8));
+          values[i] = std::ldexp(static_cast<float>(random.uniform() * 2 - 1), exponent);
+        }
+        m->data = bytes_of(values);
+      }
+      EXPECT_TRUE(line.sum(elements)) << "seed " << seed;
+      for (const auto& m : line.members) results.push_back(m->data);
+    }
+    return results;
+  };
+  const auto expected = results_of(4, 1, {});
+  for (std::uint64_t seed = 1; seed <= 20; ++seed)
+    for (const std::uint16_t slots : {std::uint16_t{4}, static_cast<std::uint16_t>(1 + seed)})
+      ASSERT_EQ(results_of(slots, seed, kBadWay), expected) << "seed " << seed << " slots " << slots;
 }
 
 // C5; bug (a): the published client sends a lost packet of its first burst again under the next one's number
