@@ -63,10 +63,7 @@ struct Line {
       if ((round % 2 == 1) != header.version) ++round;
       line->carry([l = line, n = number, slot = header.slot, round,
                    copy = std::vector<std::byte>(packet.begin(), packet.end())] {
-        if (round + 2 <= l->ended[slot])
-          ++l->too_old;
-        else
-          l->at_switch(n, copy);
+        if (l->ended[slot] < round + 2) l->at_switch(n, copy);
       });
     }
   };
@@ -139,7 +136,7 @@ struct Line {
   std::multimap<std::int64_t, std::function<void()>> queue;  // by the time at which they happen
   std::function<bool()> lose;
   std::vector<std::uint64_t> ended;  // rounds of each slot
-  std::uint64_t sums = 0, too_old = 0, of_earlier_sums = 0;
+  std::uint64_t sums = 0, of_earlier_sums = 0;
   std::int64_t now_ns = 0;
 };
 
