@@ -2,16 +2,20 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "base/fail.h"
 #include "cli/command.h"
 #include "cli/perf_flags.h"
 #include "group/environment.h"
+#include "group/switch_stream.h"
 #include "study/by_bounded_loss.h"
 #include "study/perf_bounded.h"
 #include "study/perf_measure.h"
@@ -128,6 +132,20 @@ bool is_first_of_host(const std::vector<std::string>& hosts, int rank) {
   return true;
 }
 
+// Ranks go by trees until all have joined the group's switch, and what is measured would be both. Where it
+// cannot be joined, description and plans say so.
+void await_switch(Group& group) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  for (std::int32_t joining = 1; joining != 0;) {
+    joining = std::chrono::steady_clock::now() < until &&
+                      group.describe().find(group::kBeingJoined) != std::string::npos
+                  ? 1
+                  : 0;
+    group.all_reduce(&joining, &joining, 1, DataType::i32, ReduceOp::max);
+    if (joining != 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
 int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, const RowsPerfOptions& of_rows,
                   const std::string& json) {
   const auto launcher = group::find_place({});
@@ -138,6 +156,7 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   if (!how.address.empty()) joining.switch_address = "none";  // this one has all of the switch
   const auto group = Group::join(joining);
   const int ranks = group->size();
+  await_switch(*group);
   if (options.op == Collective::send_recv && ranks < 2)
     refuse("send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
   check_root(options, ranks);

@@ -32,6 +32,9 @@
 
 namespace talweg::group {
 
+// Why a switch makes no sums yet.
+inline constexpr const char* kBeingJoined = "it is being joined";
+
 class SwitchStream {
  public:
   struct Place {
@@ -133,7 +136,7 @@ class SwitchStream {
   std::optional<Cost> cost_;
   std::uint64_t sums_ = 0;  // in all
   Traffic past_, traffic_;  // of clients that were before this one, and with it
-  std::string why_not_ = "it is being joined";
+  std::string why_not_ = kBeingJoined;
   bool said_ = false;  // that it is not there
   bool said_shortage_ = false;
 

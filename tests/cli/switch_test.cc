@@ -54,6 +54,15 @@ kill $pid)"));
   EXPECT_THAT(outcome.out, HasSubstr("# Algorithm            : trees"));
 }
 
+TEST(SwitchCommand, OfAGroupPerfMeasuresNothingBeforeItHasJoinedIt) {
+  const Outcome outcome = shell(with_switch("", R"(
+TALWEG_SWITCH=$AT TALWEG_ALGO=switch "$TALWEG" run -n 3 --no-tag-output --timeout 100s -- "$TALWEG" perf all_reduce -b 1M -e 1M -n 2 -w 0
+kill $pid)"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("switch: 127.0.0.1:"), Not(HasSubstr("not now: ")),
+                                 HasSubstr("# Algorithm            : switch\n")));
+}
+
 TEST(SwitchCommand, SumsForTwoJobsAndIsDrainedWithThem) {
   const Outcome outcome = shell(with_switch("--threads 2 --status prom", R"(
 perf() { n=$1; shift; "$TALWEG" run -n $n --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -n 3 "$@"; }

@@ -271,7 +271,7 @@ TEST(Switched, TheSwitchHasAKeyThatIsNotTheGroups) {
           else
             sum_until(group, 1000, [&] {
               return switch_line(group).find(
-                         "same job key: give the switch's secret in "
+                         "same job key: expected the switch's secret, or none where it has none, in "
                          "TALWEG_SWITCH_KEY_FILE") != std::string::npos;
             });
         },

@@ -212,7 +212,10 @@ void SwitchClient::join() {
   try {
     Visitor visitor = knock([&] { return connect(); }, options_.key.value_or(wire::Secret{}), introduction,
                             options_.join_deadline_ns, options_.idle,
-                            ("give the switch's secret in " + options_.key_from).c_str());
+                            ((options_.key ? "expected the switch's secret, or none where it has none, in "
+                                           : "give the switch's secret in ") +
+                             options_.key_from)
+                                .c_str());
     tune_tcp(visitor.socket);
     line_.emplace(std::move(visitor), wire::kMaxSwitchReason + 64);
   } catch (const Error& e) {

@@ -73,9 +73,9 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
   const std::size_t needed = protocol::memory_of(least).total * static_cast<std::size_t>(o.threads);
   if (o.memory_bytes < needed)
     refuse(
-        "a switch of {} threads lends at least {} bytes to slots, which is one of one column for one job: "
+        "a switch of {} thread{} lends at least {} bytes to slots, which is one of one column for one job: "
         "not {}",
-        o.threads, needed, o.memory_bytes);
+        o.threads, o.threads == 1 ? "" : "s", needed, o.memory_bytes);
   return o;
 }
 
