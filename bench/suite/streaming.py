@@ -193,7 +193,7 @@ def rows(records, ranks):
                       failed="no sum, or a wrong one" if loss and not ratio else "")
         jobs = found("jobs")
         index = jain(jobs) if jobs else None
-        yield row(f"streaming/{n}/jobs", f"two jobs through one switch, a rank of each on {n} hosts: Jain's index", f"at least {FAIR}",
+        yield row(f"streaming/{n}/jobs", f"two equal jobs through one switch, a rank of each on {n} hosts: Jain's index", f"at least {FAIR}",
                   arguments, index, "", index and index >= FAIR,
                   note=" and ".join(f"{report.milliseconds(time)} ms" for time in jobs) if jobs else "",
                   failed="no sum, or a wrong one" if pick(records, ranks=n, what="jobs") and not jobs else "")
