@@ -38,12 +38,12 @@ constexpr RoundTimes kTimes = {10 * kMillisecond, kMillisecond, 100 * kMilliseco
 
 // How often packets are lost, come twice, and come late: by anything up to twenty milliseconds, so after
 // those that were sent later, after they have been sent again, and in later sums.
-struct Way {
+struct LineFaults {
   double loss = 0;
   double copies = 0;
   double delays = 0;
 };
-constexpr Way kBadWay = {0.1, 0.1, 0.1};
+constexpr LineFaults kBadWay = {0.1, 0.1, 0.1};
 
 // Some workers, in place, and the switch. What its wire cannot tell from the next round's does not reach the
 // switch: a packet whose slot has ended the round after its own.
@@ -67,7 +67,7 @@ struct Line {
       });
     }
   };
-  Line(std::size_t workers, std::uint16_t slots, std::uint64_t seed = 1, Way is = {})
+  Line(std::size_t workers, std::uint16_t slots, std::uint64_t seed = 1, LineFaults is = {})
       : random(seed), way(is), box({64 << 20, 4, 1e12}), ended(slots, 0) {
     std::vector<std::uint64_t> hosts;
     for (std::size_t w = 0; w < workers; ++w) hosts.push_back(w);
@@ -130,7 +130,7 @@ struct Line {
   }
 
   Random random;
-  Way way;
+  LineFaults way;
   AggregationSwitch box;
   std::vector<std::unique_ptr<Worker>> members;
   std::multimap<std::int64_t, std::function<void()>> queue;  // by the time at which they happen
@@ -202,7 +202,7 @@ void sum_under_loss(std::uint64_t seed, std::uint64_t* of_earlier_sums = nullptr
   Random random(seed, 7);
   const std::size_t workers = 1 + random.below(5);
   const auto slots = static_cast<std::uint16_t>(1 + random.below(6));
-  Way way = kBadWay;
+  LineFaults way = kBadWay;
   if (seed % 3 == 0) way.loss = 0;
   Line line(workers, slots, seed, way);
   for (int tensor = 0; tensor < tensors; ++tensor) {
@@ -342,7 +342,7 @@ TEST(SwitchmlWorker, ALateAnswerToAPacketThatWasSentAgainDoesNotChangeHowLongThe
 // C20: across runs, and pools of any size
 TEST(SwitchmlWorker, TheSameInputsHaveTheSameBitsWhateverIsLostCopiedOrLate) {
   constexpr std::size_t kWorkers = 5;
-  const auto results_of = [](std::uint16_t slots, std::uint64_t seed, const Way& way) {
+  const auto results_of = [](std::uint16_t slots, std::uint64_t seed, const LineFaults& way) {
     Line line(kWorkers, slots, seed, way);
     Random random(20);  // of the inputs: the same each time
     std::vector<std::vector<std::byte>> results;
