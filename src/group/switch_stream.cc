@@ -227,14 +227,17 @@ void SwitchStream::serve() {
       why = kGivenUp;
       if (!stopped_) {
         // Another rank may have been the first to find that the switch is lost.
+        check_silence(client, live::now_ns(), silence_ns_ / 2);
         client.hear();
-        if (running_ != nullptr) check_silence(client, live::now_ns(), silence_ns_ / 2);
         client.give_up(ErrorCode::aborted, why);
       }
       fault = false;
     } catch (const Error& e) {
       why = e.what();
       refused = !joined && e.code() == ErrorCode::unsupported;
+      // Aborted: another rank has given a sum up, which says nothing of the switch unless it is silent here,
+      // too.
+      fault = e.code() != ErrorCode::aborted || is_silent(live::now_ns(), silence_ns_ / 2);
     } catch (const std::exception& e) {
       why = e.what();
     }
@@ -430,7 +433,7 @@ void SwitchStream::serve(live::SwitchClient& client) {
       const std::lock_guard guard(mutex_);
       if (stopped_ || !queue_.alive()) return;
       ended = step(client);
-      if (!queue_.alive()) return;
+      if (!queue_.alive()) return;  // memory does not hold what the next sum needs: nobody would wake us
     }
     if (ended)
       changed_();
@@ -484,9 +487,13 @@ bool SwitchStream::step(live::SwitchClient& client) {
   return false;
 }
 
+bool SwitchStream::is_silent(std::int64_t now, std::int64_t most_ns) const {
+  return running_ != nullptr && now - progress_ns_ > most_ns;
+}
+
 void SwitchStream::check_silence(const live::SwitchClient& client, std::int64_t now,
                                  std::int64_t most_ns) const {
-  if (now - progress_ns_ <= most_ns || now < client.busy_until_ns()) return;
+  if (!is_silent(now, most_ns) || now < client.busy_until_ns()) return;
   const std::string why = client.why_silent(progress_ns_);
   throw_error(ErrorCode::timeout, "nothing has come of a sum for {:.2g} s{}{}",
               static_cast<double>(now - progress_ns_) * 1e-9, why.empty() ? "" : ": ", why);

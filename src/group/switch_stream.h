@@ -103,7 +103,9 @@ class SwitchStream {
   void serve(live::SwitchClient& client);
   bool step(live::SwitchClient& client);
   void wait(const live::SwitchClient& client) const;
-  // Throws Error where nothing has come of the running sum for longer.
+  // Nothing has come of the running sum for longer.
+  bool is_silent(std::int64_t now, std::int64_t most_ns) const;
+  // Throws Error then.
   void check_silence(const live::SwitchClient& client, std::int64_t now, std::int64_t most_ns) const;
   Cost tried(live::SwitchClient& client) const;
   Cost measure(live::SwitchClient& client) const;

@@ -1,10 +1,8 @@
 // A switch that is lost is warned of once, whichever rank finds it first.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,13 +20,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A rank alone in its job, and what it warns of.
+// Rank 0 of a job, and what it warns of.
 class Warned {
  public:
-  explicit Warned(const live::Served& served)
-      : wish_(to(served)),
-        stream_(wish_, wish_.at[0], group::SwitchStream::Place{0, 1, "lost"},
-                Logger(0, LogSettings{LogLevel::warn, LogFilter(), file_.get(), {}}), [this] { changed(); }) {
+  explicit Warned(const live::Served& served, int ranks = 1)
+      : wish_(always_by(served)),
+        stream_(wish_, wish_.at[0], {0, ranks, "lost"}, warnings_.logger(), [this] { changed(); }) {
     live::wait_until([&] { return stream_.cost().has_value(); });
   }
 
@@ -52,19 +49,10 @@ class Warned {
   std::vector<std::string> lines() {
     live::wait_until([&] { return lost_ > 0; });
     stream_.stop();
-    std::ifstream in(said_.path());
-    std::vector<std::string> found;
-    for (std::string line; std::getline(in, line);) found.push_back(line);
-    return found;
+    return warnings_.lines();
   }
 
  private:
-  static group::SwitchWish to(const live::Served& served) {
-    group::SwitchWish wish;
-    wish.wanted = wish.always = true;
-    wish.at = {{served.service().address(), at(served)}};
-    return wish;
-  }
   void changed() {
     if (!to_be_held_.exchange(false)) {
       ++lost_;
@@ -75,8 +63,7 @@ class Warned {
   }
 
   std::vector<float> ones_ = std::vector<float>(5000, 1.0F);
-  const TemporaryFile said_;
-  const FileDescriptor file_{::open(said_.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)};
+  const Warnings warnings_;
   std::mutex pause_;
   std::atomic<bool> to_be_held_{false}, held_{false};
   std::atomic<int> lost_{0};
@@ -123,6 +110,16 @@ TEST(SwitchedLost, OneThatIsAllRightIsNot) {
   Warned warned(served);
   const auto sum = warned.line_up();
   warned.abandon(*sum);
+  EXPECT_THAT(warned.lines(), IsEmpty());
+}
+
+TEST(SwitchedLost, OneByWhichAnotherRankHasGivenASumUpIsNot) {
+  const live::Served served;
+  const group::SwitchWish wish = always_by(served);
+  group::SwitchStream other(wish, wish.at[0], {1, 2, "lost"}, Logger(0, LogLevel::none), [] {});
+  Warned warned(served, 2);
+  live::wait_until([&] { return other.cost().has_value(); });
+  other.abandon(*other.line_up().first);
   EXPECT_THAT(warned.lines(), IsEmpty());
 }
 

@@ -1,10 +1,8 @@
 // What the system or a switch refuses a group: it goes by trees, and says why.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -110,32 +108,24 @@ FullSwitch at_a_full_switch(bool part, int times) {
   live::SwitchServiceOptions options;
   options.quotas.jobs = 1;
   const live::Served served(options);
-  group::SwitchWish wish;
-  wish.wanted = wish.always = true;
-  wish.at = {{served.service().address(), at(served)}};
+  const group::SwitchWish wish = always_by(served);
   group::SwitchStream first(wish, wish.at[0], {0, 1, "first"}, Logger(0, LogLevel::none), [] {});
   live::wait_until([&] { return first.cost().has_value(); });
-  const TemporaryFile said;
-  const FileDescriptor file(::open(said.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const Warnings warnings;
   group::SwitchStream::Place place{0, 1, "second"};
   place.part = part;
   std::atomic<int> changes{0};  // each after what is said of it
   std::atomic<std::int64_t> first_ns{0}, last_ns{0};
   {
-    group::SwitchStream second(wish, wish.at[0], place,
-                               Logger(0, LogSettings{LogLevel::warn, LogFilter(), file.get(), {}}), [&] {
-                                 last_ns = live::now_ns();
-                                 if (changes == 0) first_ns = last_ns.load();
-                                 ++changes;
-                               });
+    group::SwitchStream second(wish, wish.at[0], place, warnings.logger(), [&] {
+      last_ns = live::now_ns();
+      if (changes == 0) first_ns = last_ns.load();
+      ++changes;
+    });
     live::wait_until([&] { return changes >= times; });
     EXPECT_THAT(second.describe(), HasSubstr("the switch is busy"));
   }
-  std::ifstream lines(said.path());
-  FullSwitch found;
-  for (std::string line; std::getline(lines, line);) found.warnings.push_back(line);
-  found.seconds = static_cast<double>(last_ns - first_ns) * 1e-9;
-  return found;
+  return {warnings.lines(), static_cast<double>(last_ns - first_ns) * 1e-9};
 }
 
 // Pauses of 0.5, 1 and 2 s, of each of which up to half is left out; a slow machine only makes them longer.

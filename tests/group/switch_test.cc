@@ -1,5 +1,4 @@
 // All_reduces of a group through a switch, which comes, goes, falls silent, or is not there.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -154,10 +153,7 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
 
 TEST(Switched, ASumThatIsGivenUpEndsTheLifeAtOnce) {
   const live::Served served;
-  const auto address = served.service().address();
-  group::SwitchWish wish;
-  wish.wanted = wish.always = true;
-  wish.at = {{address, to_string(address)}};
+  const group::SwitchWish wish = always_by(served);
   for (int i = 0; i < 20; ++i) {
     const group::SwitchStream::Place place{0, 1, fmt::format("given-up-{}", i)};
     group::SwitchStream stream(wish, wish.at[0], place, Logger(0, LogLevel::none), [] {});
@@ -191,29 +187,24 @@ TEST(Switched, WhereFloatTravelsAsCodesItIsMeasuredAndWhatDoesNotToo) {
 
 TEST(Switched, ABufferThatIsTooSmallIsSaidOnceByOneRankOfAHost) {
   const live::Served served;
-  const auto address = served.service().address();
-  group::SwitchWish wish;
-  wish.wanted = wish.always = true;
-  wish.at = {{address, to_string(address)}};
+  group::SwitchWish wish = always_by(served);
   wish.socket.receive_bytes = std::numeric_limits<int>::max();  // no kernel gives as much
-  const TemporaryFile said;
-  const FileDescriptor file(::open(said.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const Warnings warnings;
   for (const bool speaks : {false, true}) {
     group::SwitchStream::Place place{0, 1, speaks ? "speaks" : "listens"};
     place.speaks_for_host = speaks;
-    group::SwitchStream stream(wish, wish.at[0], place,
-                               Logger(0, LogSettings{LogLevel::warn, LogFilter(), file.get(), {}}), [] {});
+    group::SwitchStream stream(wish, wish.at[0], place, warnings.logger(), [] {});
     for (int life = 0; life < 2; ++life) {
       live::wait_until([&] { return stream.cost().has_value(); });
       stream.abandon(*stream.line_up().first);
     }
   }
-  std::ifstream lines(said.path());
-  std::vector<std::string> shortages;
-  for (std::string line; std::getline(lines, line);)
-    if (line.find("the kernel gives UDP sockets ") != std::string::npos) shortages.push_back(line);
+  std::vector<std::string> shortages = warnings.lines();
+  std::erase_if(shortages, [](const std::string& line) {
+    return line.find("the kernel gives UDP sockets ") == std::string::npos;
+  });
   EXPECT_THAT(shortages, ::testing::ElementsAre(::testing::AllOf(
-                             HasSubstr("sums by the switch at " + to_string(address) + ": the kernel gives"),
+                             HasSubstr("sums by the switch at " + at(served) + ": the kernel gives"),
                              HasSubstr("sysctl -w net.core.rmem_max="))));
 }
 

@@ -2,16 +2,21 @@
 // them.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/data_types.h"
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "group/switch_wish.h"
 #include "live/served_switch.h"
 #include "ranks.h"
 
@@ -29,6 +34,30 @@ inline std::function<void(GroupOptions&)> through(const std::string& address,
     options.algorithm = algorithm;
   };
 }
+
+// Of a SwitchStream without a group: all goes by this one.
+inline group::SwitchWish always_by(const live::Served& served) {
+  group::SwitchWish wish;
+  wish.wanted = wish.always = true;
+  wish.at = {{served.service().address(), at(served)}};
+  return wish;
+}
+
+// What is warned of by whoever has its logger.
+class Warnings {
+ public:
+  Logger logger() const { return {0, LogSettings{LogLevel::warn, LogFilter(), file_.get(), {}}}; }
+  std::vector<std::string> lines() const {
+    std::ifstream in(said_.path());
+    std::vector<std::string> found;
+    for (std::string line; std::getline(in, line);) found.push_back(line);
+    return found;
+  }
+
+ private:
+  const TemporaryFile said_;
+  const FileDescriptor file_{::open(said_.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)};
+};
 
 // "switch: 127.0.0.1:4711 (option), 12 sums"
 inline std::string switch_line(const Group& group) {

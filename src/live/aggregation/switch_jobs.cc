@@ -204,8 +204,9 @@ void SwitchJobs::give_up(Seat seat, const wire::SwitchGiveUp& how) {
   const std::uint16_t worker = place->second.worker;
   job.workers[worker].seat.reset();
   seats_.erase(place);
-  end(job, refused(how.code == ErrorCode::mismatch ? how.code : ErrorCode::peer_failed,
-                   "{} {} of job {} has given up: {}", job.each(), worker, job.name, printable(how.why)));
+  const bool by_choice = how.code == ErrorCode::mismatch || how.code == ErrorCode::aborted;
+  end(job, refused(by_choice ? how.code : ErrorCode::peer_failed, "{} {} of job {} has given up: {}",
+                   job.each(), worker, job.name, printable(how.why)));
 }
 
 void SwitchJobs::leave(Seat seat, const wire::SwitchLeave& how) {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -25,9 +24,8 @@ class KeptInput {
     data_ = data;
     bytes_ = bytes;
     copy_.reset(new (std::nothrow) std::byte[bytes]);
-    if (copy_ == nullptr) return false;
-    kept_.assign((bytes + kPiece - 1) / kPiece, false);
-    return true;
+    kept_.assign(copy_ == nullptr ? 0 : (bytes + kPiece - 1) / kPiece, false);
+    return copy_ != nullptr;
   }
   // Nothing where nothing was reset.
   void keep(std::size_t offset, std::size_t count) {
